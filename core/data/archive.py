@@ -59,19 +59,19 @@ class FolderTree:
 
         Raises DataError for a folder that cannot be listed, or comes twice.
         """
-        found = []
-        seen = set[tuple[int, int]]()
+        paths = []
+        places = set[tuple[int, int]]()
         for parent, _, files in os.walk(self._folder, onerror=_refuse, followlinks=True):
             about = os.stat(parent)
             place = about.st_dev, about.st_ino
-            if place in seen:
+            if place in places:
                 raise DataError(
                     f"{parent}: a link leads to a folder that is here already, whose files would"
                     " come twice; remove it"
                 )
-            seen.add(place)
-            found += [Path(parent) / file for file in files]
-        return tuple(sorted(path.relative_to(self._folder).as_posix() for path in found))
+            places.add(place)
+            paths += [Path(parent) / file for file in files]
+        return tuple(sorted(path.relative_to(self._folder).as_posix() for path in paths))
 
     def read(self, name: str) -> bytes:
         """Content of one file. Raises DataError when it is missing or too large."""
@@ -123,10 +123,10 @@ class ZipTree:
 
     def names(self) -> tuple[str, ...]:
         """Every file below the prefix, sorted."""
-        found = (info.filename for info in self._archive.infolist() if not info.is_dir())
+        files = (info.filename for info in self._archive.infolist() if not info.is_dir())
         return tuple(
             sorted(
-                name.removeprefix(self._prefix) for name in found if name.startswith(self._prefix)
+                name.removeprefix(self._prefix) for name in files if name.startswith(self._prefix)
             )
         )
 
@@ -271,14 +271,14 @@ def refuse_unsafe(archive: zipfile.ZipFile, where: str, most_bytes: int) -> None
     """Raise DataError for names twice or outside the archive, and for what unpacks to too much."""
     refuse_nameless(archive, where)
     total = 0
-    seen = set[str]()
+    files = set[str]()
     for info in archive.infolist():
-        if info.filename in seen and not info.is_dir():
+        if info.filename in files and not info.is_dir():
             raise DataError(
                 f"{where}: has {info.filename!r:.100} twice, and one would hide the other; pack it"
                 " again"
             )
-        seen.add(info.filename)
+        files.add(info.filename)
         name = PurePosixPath(info.filename.replace("\\", "/"))
         if name.is_absolute() or ".." in name.parts:
             raise DataError(

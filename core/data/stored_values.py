@@ -29,16 +29,16 @@ def plain(values: Any, where: str) -> NDArray[Any]:
     """
     refuse_more(values, where)
     try:
-        found = np.asarray(values)
+        array = np.asarray(values)
     except Exception as problem:  # each library raises what it likes
         if "inhomogeneous" in str(problem):
-            said = "rows of unequal length"
+            actual = "rows of unequal length"
         else:
-            said = f"{_of(values)} ({reason_of(problem):.120})"
+            actual = f"{_of(values)} ({reason_of(problem):.120})"
         raise DataError(
-            f"{where}: expected an array, got {said}; give all examples one shape, as numbers"
+            f"{where}: expected an array, got {actual}; give all examples one shape, as numbers"
         ) from None
-    return found
+    return array
 
 
 def refuse_more(values: Any, where: str) -> None:
@@ -73,7 +73,7 @@ def refuse_other_rows(first: Any, second: Any, names: str) -> None:
 def refuse_other_columns(first: Any, second: Any, names: str) -> None:
     """Raise DataError where two tables of pandas differ in their columns or their order."""
     columns: list[Any] = [getattr(values, "columns", None) for values in (first, second)]
-    if any(not hasattr(each, "equals") for each in columns):
+    if any(not hasattr(table, "equals") for table in columns):
         return
     if not columns[0].equals(columns[1]):
         raise DataError(
@@ -132,10 +132,10 @@ def _of_layout(values: Any) -> str | None:
     if hasattr(values, "row_splits") and hasattr(values, "to_tensor"):
         return "is ragged; give .to_tensor(), which pads its rows, or cut them to one length"
     if hasattr(values, "dims") and hasattr(values, "coords"):
-        made = ".to_array(), transposed to (examples, ...), and of that .values"
+        remedy = ".to_array(), transposed to (examples, ...), and of that .values"
         if not hasattr(values, "data_vars"):
-            made = ".values, transposed to (examples, ...)"
-        return f"names its axes {_listed(values.dims)}; give its {made}"
+            remedy = ".values, transposed to (examples, ...)"
+        return f"names its axes {_listed(values.dims)}; give its {remedy}"
     return None
 
 
@@ -171,9 +171,9 @@ def _of_table(values: Any) -> str | None:
     kinds = [str(kind) for kind in np.atleast_1d(np.asarray(getattr(values, "dtypes", ()), object))]
     unit = next((kind for kind in kinds if kind.startswith("pint")), None)
     if noted or unit:
-        said = unit or f"attrs {noted[0]!r}"
+        named = unit or f"attrs {noted[0]!r}"
         return (
-            f"has units ({said:.60}); convert it to the units you mean and give .to_numpy() of its"
+            f"has units ({named:.60}); convert it to the units you mean and give .to_numpy() of its"
             " numbers"
         )
     return None
