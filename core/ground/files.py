@@ -212,7 +212,7 @@ def read_json(path: Path, most_bytes: int = LARGEST_OF_RUN) -> Any:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("not an ordinary file")
-        # read() takes the memory that it is told, however short the file is.
+        # read() takes the memory of its bound, however short the file is.
         content = stream.read(min(status.st_size, most_bytes) + 1)
     if len(content) > most_bytes:
         raise ValueError(f"longer than {most_bytes:,} bytes")
