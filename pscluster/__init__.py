@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from core.ground.errors import ClusterError, DataError, UsageError
 
 if TYPE_CHECKING:
-    from core.data.examples import Data
+    from core.data.prepare import Data
     from pscluster import keras
     from pscluster.cluster import Cluster, local
     from pscluster.commands import Cancelled
@@ -38,7 +38,7 @@ _PLACES = {
     "Cancelled": "pscluster.commands",
     "Cluster": "pscluster.cluster",
     "CrossValidation": "pscluster.run",
-    "Data": "core.data.examples",
+    "Data": "core.data.prepare",
     "Run": "pscluster.run",
     "Sweep": "pscluster.run",
     "local": "pscluster.cluster",

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from core.data.batch import BatchValidator
-from core.data.containers import plain, refuse_other_columns, refuse_other_rows
 from core.data.dataset import CLASSIFICATION
 from core.data.given import batches_of
+from core.data.stored_values import plain, refuse_other_columns, refuse_other_rows
 from core.ground.errors import DataError, UsageError, reason_of
 from core.ground.files import user_cache
 from pscluster.function_source import ModuleCode, source_of

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from core.data.inputs import inputs_of
-from core.data.resampling import FASTER, rate_of
+from core.data.filters import inputs_of
+from core.data.intake import FASTER, rate_of
 from core.exported import Model, open_model
 from core.exported.description import labels_of
 from core.ground.errors import ClusterError, ExitCode, UsageError

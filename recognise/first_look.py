@@ -12,9 +12,10 @@ from core.data.intake import (
     LARGEST_TIME_SECONDS,
     LARGEST_VALUE,
     SLOWEST_HZ,
+    SPARSE,
+    rate_of,
     unit_hint,
 )
-from core.data.resampling import SPARSE, rate_of
 from core.data.signals import ACCELERATION, ROTATION
 from core.ground.errors import DataError
 from core.ground.plausible import (

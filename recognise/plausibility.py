@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.filters import CHANNELS, SAMPLE_RATE_HZ, UNITS
+from core.data.filters import CHANNELS, NINE_UNITS, SAMPLE_RATE_HZ
 from core.data.signals import ACCELERATION, SIZE_PROBLEMS, UNFILTERED, Sensor, Signals
 from core.ground.errors import UsageError
 from core.ground.plausible import axis_problem, direction_problem, mean_magnitude
@@ -105,9 +105,9 @@ def refuse_unfit(signals: Signals, mean: Sequence[float], std: Sequence[float]) 
             f"expected a model of {_NINE} in this order, got {channel_names:.200}; give it windows"
             " that are cut already, in an .npz"
         )
-    if signals.channels == CHANNELS and signals.units not in ((), UNITS):
+    if signals.channels == CHANNELS and signals.units not in ((), NINE_UNITS):
         raise UsageError(
-            f"expected a model of {_NINE} in {', '.join(UNITS)}, got"
+            f"expected a model of {_NINE} in {', '.join(NINE_UNITS)}, got"
             f" {', '.join(signals.units):.120}; give it windows that are cut already, in an .npz"
         )
     if signals.sampling_hz is None:

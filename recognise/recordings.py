@@ -18,7 +18,7 @@ from core.data.described.readings import readings
 from core.data.described.text_rows import Damage
 from core.data.filters import NINE_CHANNELS, SAMPLE_RATE_HZ
 from core.data.npz import ArchivedArray
-from core.data.npz_windows import DEFAULT_WINDOW_STEPS, opened, read_windows
+from core.data.npz_windows import DEFAULT_WINDOW_STEPS, open_archive, read_windows
 from core.data.recordings import Cutting, Recordings, silent
 from core.data.signals import Signals
 from core.ground.errors import DataError, reason_of
@@ -31,7 +31,7 @@ _AT_ONCE = 16_384
 def is_npz_recording(name: str) -> bool:
     """Return whether the file is an .npz of a recording, not one of windows."""
     try:
-        with opened(Path(name)) as archive:
+        with open_archive(Path(name)) as archive:
             return ARRAYS[0] in archive.files
     except (OSError, DataError):
         return False
@@ -50,7 +50,7 @@ def _checked(path: Path, archive: zipfile.ZipFile, name: str) -> ArchivedArray:
 
 def npz_blocks(path: Path) -> Iterator[Block]:
     """Return the readings in order. Raises DataError naming the array and the remedy."""
-    with opened(path) as archive:
+    with open_archive(path) as archive:
         missing = [name for name in ARRAYS if name not in archive.files]
         if missing:
             raise DataError(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from core.data.reader import READERS
+from core.data.source import READERS
 from core.inventory.fields import CODECS, MODELS, MODES, OPTIMIZERS
 from core.logs import say
 from core.models.network import build

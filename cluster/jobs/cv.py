@@ -41,7 +41,7 @@ from cluster.jobs.training import Trainer
 from core.consistency import Speeds
 from core.data import Dataset
 from core.data.dataset import CLASSIFICATION
-from core.data.folds import Fold, folds_of
+from core.data.split import Fold, folds_of
 from core.engine.devices import HOST, devices_here
 from core.ground.errors import UsageError
 from core.ground.registry import either

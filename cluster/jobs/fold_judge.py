@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from cluster.jobs.cv_record import FoldScore, GroupScore
 from cluster.jobs.divergence import refuse_without_loss
 from cluster.jobs.evaluation import Evaluator
-from core.data.folds import Fold
+from core.data.split import Fold
 from core.status.parts import Figures
 from worker_node.recordings import Standardization
 

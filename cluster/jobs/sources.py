@@ -18,12 +18,11 @@ from cluster.jobs.cancel import Cancel
 from cluster.jobs.progress import Display
 from core.cage import landlock
 from core.data import Dataset, Source, find_source, open_prepared, prepare
-from core.data.bounded import GIGABYTE, Bound
+from core.data.batch import GIGABYTE, Bound
 from core.data.dataset import CLASSIFICATION
-from core.data.examples import batches_of, write_examples
-from core.data.manifest import is_prepared
+from core.data.prepare import batches_of, write_examples
 from core.data.recordings import Report
-from core.data.source import PROJECT_ROOT
+from core.data.source import PROJECT_ROOT, is_prepared
 from core.ground.accounts import account_for_roles
 from core.ground.errors import DataError
 from core.ground.files import prepared_folder, user_cache
@@ -100,7 +99,7 @@ def _of_app(
     examples = app.call("data", given_folder)
     with app.blamed("data"):  # iterators and lazy arrays of the app's run in here
         batches, labels = batches_of(examples, app.task or CLASSIFICATION, where)
-        batches = bound.of(batches, where, display.say)
+        batches = bound.bounded(batches, where, display.say)
         dataset = write_examples(
             batches,
             cache,

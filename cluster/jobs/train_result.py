@@ -229,7 +229,7 @@ def store(
         "schema": 1,
         **_described(network, folder),
         "labels": list(labels),
-        "signals": signals.said(),
+        "signals": signals.known_facts(),
         "channel_mean": standardization.mean.tolist(),
         "channel_deviation": standardization.deviation.tolist(),
         "dataset_sha256": dataset_sha256,

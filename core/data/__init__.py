@@ -4,8 +4,7 @@ The room's doors are `find_source`, `prepare`, `Dataset`, `open_prepared` and `s
 kind of recordings is one module.
 """
 
-from core.data.dataset import Dataset
-from core.data.manifest import open_prepared
+from core.data.dataset import Dataset, open_prepared
 from core.data.prepare import prepare
 from core.data.source import Source, find_source
 from core.data.split import split_validation

@@ -1,29 +1,35 @@
-"""Batches of examples on their way into the store, and what each of them must be."""
+"""Batches of examples on their way into the store: what each must be, and how many may come.
+
+An iterator may never end: it is bounded by bytes and by the disk, and reports while it is written.
+"""
 
 import math
-from collections.abc import Iterator, Sequence
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count, cycle, repeat
+from operator import length_hint
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.containers import plain
-from core.data.dataset import (
-    CLASSIFICATION,
-    MULTILABEL,
-    NOT_SAID,
-    REGRESSION,
-    TASKS,
-    HeldOut,
-)
+from core.data.dataset import CLASSIFICATION, MULTILABEL, REGRESSION, TASKS
 from core.data.recordings import NO_SUBJECT, Recordings, one_class
 from core.data.signals import UNKNOWN, Signals
-from core.data.stored_values import groups_of, numbers, targets, weights_of
+from core.data.split import NOT_SAID, HeldOut
+from core.data.stored_values import groups_of, numbers, plain, targets, weights_of
 from core.ground.errors import DataError
 
 ROWS_AT_ONCE = 1024
 """Windows of motion that are written at a time."""
+BATCH_BYTES = 4 * 2**20
+"""Bytes of one batch of examples, about."""
+MOST_ROWS = 4096
+INFINITE = -1
+"""The cardinality of a data set of TensorFlow that never ends (tf.data.INFINITE_CARDINALITY)."""
 _MOST_LOST = 256
 """Steps of float32 that numbers have to span, or rounding is what is left of them."""
 _REMEDY = "differ by less than float32 numbers of that size can: subtract the least from all"
@@ -309,3 +315,77 @@ def _is_lost(least: float, most: float) -> bool:
     with np.errstate(over="ignore", invalid="ignore"):
         step = float(np.spacing(np.float32(max(abs(least), abs(most)))))
     return 0 < most - least < _MOST_LOST * step
+
+
+GIGABYTE = 10**9
+LEAST_FREE_BYTES = 512 << 20
+LOOK_BYTES = 64 << 20
+"""Bytes written between two looks at the disk."""
+SAY_SECONDS = 10.0
+
+
+def never_ends(x: Any) -> bool:
+    """Return whether an iterator says that it has no end.
+
+    Some of itertools do, and data sets of TensorFlow behind repeat().
+    """
+    if isinstance(x, cycle | count) or (isinstance(x, repeat) and length_hint(x, -1) < 0):
+        return True
+    cardinality = getattr(x, "cardinality", None)
+    return callable(cardinality) and int(cardinality()) == INFINITE
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How much an iterator may bring.
+
+    `most_bytes` in all, which `key` sets, and what leaves room on a disk.
+    """
+
+    most_bytes: int
+    key: str
+    place: Path
+
+    def bounded(
+        self, batches: Iterator[Batch], where: str, say: Callable[[str], None]
+    ) -> Iterator[Batch]:
+        """The batches, with a line every ten seconds.
+
+        Those that say how many rows there are end by themselves. Raises DataError beginning with
+        `where`.
+        """
+        if getattr(batches, "rows", 0):
+            return batches
+        return self._counted(batches, where, say)
+
+    def _counted(
+        self, batches: Iterator[Batch], where: str, say: Callable[[str], None]
+    ) -> Iterator[Batch]:
+        rows = size = 0
+        checked_bytes = -LOOK_BYTES
+        reported_at = time.monotonic()
+        for batch in batches:
+            yield batch
+            rows += len(batch.x)
+            size += batch.x.nbytes + batch.y.nbytes
+            brought = f"{rows:,} examples, {size / GIGABYTE:.2f} GB"
+            if size > self.most_bytes:
+                raise DataError(
+                    f"{where}: brings more than {self.most_bytes / GIGABYTE:g} GB ({brought}):"
+                    " expected an iterator that ends after each example came once: leave out"
+                    f" `while True` and repeat(), or set {self.key} to more gigabytes"
+                )
+            if size - checked_bytes >= LOOK_BYTES:
+                checked_bytes = size
+                self._look(where, brought)
+            if time.monotonic() - reported_at >= SAY_SECONDS:
+                reported_at = time.monotonic()
+                say(f"data: {brought} are written, and the iterator has more")
+
+    def _look(self, where: str, brought: str) -> None:
+        free = shutil.disk_usage(self.place).free
+        if free < LEAST_FREE_BYTES:
+            raise DataError(
+                f"{where}: after {brought} the disk of {self.place} has {free >> 20} MiB left:"
+                " expected an iterator that ends after each example came once, or a larger disk"
+            )

@@ -1,4 +1,4 @@
-"""A prepared data set on disk: what its folder holds, and how it is opened and checked.
+"""A prepared data set on disk: its files, its manifest, and how it is opened and checked.
 
 Each file is one array, raw little-endian in C order from offset 0, one row an example, the training
 rows first. Windows of motion lie in `windows.f32`, (windows, steps, channels), and `classes.i32`;
@@ -6,9 +6,11 @@ other examples in `inputs.DTYPE` and `targets.DTYPE`. `subjects.i32` says who wa
 `weights.f32` how much an example counts. Worker processes map these files by path.
 """
 
+import hashlib
+import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.data.archive import file_digest
 from core.data.signals import UNKNOWN, Signals
+from core.data.split import NOT_SAID, HeldOut
+from core.ground.errors import DataError
+from core.ground.files import read_json
 
 WINDOWS = "windows.f32"
 CLASSES = "classes.i32"
@@ -47,44 +53,6 @@ class Array:
     def example_bytes(self) -> int:
         """Bytes of one example."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
-
-
-def some_of(names: Sequence[str]) -> str:
-    """The first `MOST_SHOWN` names, and how many more there are."""
-    listing = ", ".join(names[:MOST_SHOWN])
-    if len(names) > MOST_SHOWN:
-        return f"{listing} and {len(names) - MOST_SHOWN} more"
-    return listing
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """How the test rows were chosen, as a reader says it; empty where none does.
-
-    by: what stays whole, such as `user`, or `window` where nothing does; groups: names of the
-    groups by their numbers in `subjects`; leak: why the figures of the test promise too much, empty
-    where they do not; note: who and what was recorded, in words.
-    """
-
-    by: str = ""
-    groups: tuple[str, ...] = ()
-    leak: str = ""
-    note: str = ""
-
-    def lines(self) -> tuple[str, ...]:
-        """Return a line for each fact that is stated."""
-        lines = [self.note]
-        if self.groups:
-            numbered = [f"{number} {name}" for number, name in enumerate(self.groups)]
-            lines.append(f"groups by {self.by}: {some_of(numbered)}")
-        if self.leak:
-            lines.append(f"LEAK: {self.leak}")
-        return tuple(line for line in lines if line)
-
-
-NOT_SAID = HeldOut()
-MOST_SHOWN = 40
-"""Names of groups in a line."""
 
 
 @dataclass(frozen=True)
@@ -127,10 +95,7 @@ class Dataset:
 
     @property
     def outputs(self) -> int:
-        """Return how many numbers a model answers an example with.
-
-        One a label, or one a target value in a regression.
-        """
+        """How many numbers a model answers an example with: one a label, or a target value."""
         if self.task == REGRESSION:
             return math.prod(self.targets.shape)
         return len(self.labels)
@@ -176,10 +141,7 @@ class Dataset:
 
     @property
     def filters(self) -> str | None:
-        """Return how the recordings were filtered, `two-way` or `causal`.
-
-        None where the source does not say it.
-        """
+        """How the recordings were filtered, `two-way` or `causal`; None where it is not known."""
         return self.signals.filters
 
     @property
@@ -272,8 +234,163 @@ class Dataset:
         return classes.reshape(self.rows, *self.targets.shape)
 
     def subjects(self) -> NDArray[np.int32]:
-        """Return the group of each example, such as who was recorded, int32 (rows,).
-
-        It is -1 where the source does not say it.
-        """
+        """The group of each example, such as who was recorded, int32 (rows,); -1 where unknown."""
         return np.fromfile(self.folder / SUBJECTS, dtype="<i4", count=self.rows)
+
+
+FORMAT_VERSION = 2
+"""Version that is raised when the meaning of these files changes."""
+
+
+def content_digest(files: Mapping[str, str], dataset: Dataset) -> str:
+    """Return the SHA-256 (hex) over the digests of the files, by name.
+
+    It is also over what makes numbers of their bytes.
+    """
+    shape = (dataset.rows, *dataset.input_shape)
+    described: list[Any] = [sorted(files.items()), dataset.labels, shape, dataset.train_windows]
+    if dataset.inputs.file != WINDOWS:
+        described += [[array.dtype, array.shape] for array in dataset.arrays]
+        described += [dataset.task, dataset.standardized]
+    return hashlib.sha256(json.dumps(described, ensure_ascii=True).encode()).hexdigest()
+
+
+def manifest_of(
+    dataset: Dataset, files: Mapping[str, str], preparation: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what the manifest says.
+
+    `files` are digests by name, `preparation` the settings that made the set.
+    """
+    arrays = {"inputs": dataset.inputs, "targets": dataset.targets, "weights": dataset.weights}
+    if dataset.held_out == NOT_SAID:
+        held_out = {}
+    else:
+        held_out = {"held_out": asdict(dataset.held_out)}
+    signals = dataset.signals.known_facts()
+    return {
+        "format": FORMAT_VERSION,
+        "name": dataset.name,
+        "source": dataset.source,
+        "source_sha256": dataset.source_sha256,
+        "preparation": dict(preparation),
+        "task": dataset.task,
+        "labels": dataset.labels,
+        "standardized": dataset.standardized,
+        **{
+            name: array and {"file": array.file, "dtype": array.dtype, "shape": array.shape}
+            for name, array in arrays.items()
+        },
+        "train_windows": dataset.train_windows,
+        "test_windows": dataset.test_windows,
+        **held_out,
+        **({"signals": signals} if signals else {}),
+        "files": dict(files),
+        "sha256": dataset.sha256,
+    }
+
+
+def open_prepared(folder: Path) -> Dataset:
+    """The data set in `folder`, after comparing every file with the manifest.
+
+    Raises DataError when a file is missing, has another size or another hash: `prepare` then
+    prepares it again.
+    """
+    manifest = folder / MANIFEST
+    try:
+        fields = read_json(manifest)
+        if fields["format"] != FORMAT_VERSION:
+            raise DataError(
+                f"{manifest}: expected format {FORMAT_VERSION}, got {fields['format']}; prepare the"
+                " data again"
+            )
+        dataset = Dataset(
+            folder=folder,
+            labels=tuple(str(label) for label in fields["labels"]),
+            name=str(fields["name"]),
+            source=str(fields["source"]),
+            source_sha256=str(fields["source_sha256"]),
+            train_windows=int(fields["train_windows"]),
+            test_windows=int(fields["test_windows"]),
+            sha256=str(fields["sha256"]),
+            inputs=_array(fields["inputs"]),
+            targets=_array(fields["targets"]),
+            standardized=bool(fields["standardized"]),
+            task=str(fields["task"]),
+            weights=None if fields["weights"] is None else _array(fields["weights"]),
+            held_out=HeldOut.of(fields.get("held_out", {})),
+            signals=Signals.of_manifest(fields),
+        )
+        _refuse_unknown(dataset)
+        expected = {array.file: str(fields["files"][array.file]) for array in dataset.arrays}
+    except OSError as problem:
+        raise DataError(
+            f"{manifest}: cannot be read ({problem.strerror}); prepare the data again"
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise DataError(f"{manifest}: damaged ({problem!r}); prepare the data again") from None
+    _compare(dataset, expected)
+    return dataset
+
+
+def _array(fields: Any) -> Array:
+    array = Array(
+        str(fields["file"]), str(fields["dtype"]), tuple(int(size) for size in fields["shape"])
+    )
+    if (
+        array.dtype not in DTYPES
+        or len(array.shape) > LARGEST_RANK
+        or not all(size > 0 for size in array.shape)
+    ):
+        raise ValueError(f"{array.dtype} of shape {array.shape}")
+    return array
+
+
+def _refuse_unknown(dataset: Dataset) -> None:
+    """Raises ValueError for what no preparation writes; the names above all, which become paths."""
+    if dataset.inputs.file == WINDOWS:
+        is_known = (
+            dataset.holds_windows
+            and dataset.targets == Array(CLASSES, "int32", ())
+            and dataset.weights is None
+        )
+    else:
+        expected_names = [
+            (dataset.inputs, f"inputs.{dataset.inputs.dtype}"),
+            (dataset.targets, f"targets.{dataset.targets.dtype}"),
+        ]
+        is_known = all(array.file == name for array, name in expected_names)
+        is_known = is_known and dataset.weights in (None, Array(WEIGHTS, "float32", ()))
+        is_known = (
+            is_known
+            and dataset.task in TASKS
+            and (dataset.task != CLASSIFICATION or dataset.targets.dtype == "int32")
+        )
+        is_known = is_known and bool(dataset.inputs.shape or not dataset.standardized)
+    if not is_known or min(dataset.train_windows, dataset.test_windows) < 0:
+        raise ValueError("arrays that no preparation writes")
+
+
+def _compare(dataset: Dataset, expected: Mapping[str, str]) -> None:
+    for array in dataset.arrays:
+        path = dataset.folder / array.file
+        expected_size = dataset.rows * array.example_bytes
+        try:
+            actual_size = path.stat().st_size
+        except OSError as problem:
+            raise DataError(
+                f"{path}: cannot be read ({problem.strerror}); prepare the data again"
+            ) from None
+        if actual_size != expected_size:
+            raise DataError(
+                f"{path}: expected {expected_size} bytes, got {actual_size}; prepare the data again"
+            )
+        if file_digest(path) != expected[array.file]:
+            raise DataError(
+                f"{path}: its content does not match {MANIFEST}; prepare the data again"
+            )
+    if content_digest(expected, dataset) != dataset.sha256:
+        raise DataError(
+            f"{dataset.folder / MANIFEST}: its figures do not match its sha256; prepare the data"
+            " again"
+        )

@@ -15,7 +15,7 @@ from core.ground.files import user_cache
 from core.logs import say_json
 
 
-def look(source: str | None, format_name: str | None = None) -> tuple[bool, str]:
+def recordings_here(source: str | None, format_name: str | None = None) -> tuple[bool, str]:
     """Return whether recordings are found for `source`, and one line about it.
 
     None stands for the search order.
@@ -35,7 +35,7 @@ def main() -> int:
     )
     parser.add_argument("--format", help="how they are written: a known format, or a YAML file")
     flags = parser.parse_args()
-    holds, line = look(flags.source, flags.format)
+    holds, line = recordings_here(flags.source, flags.format)
     say_json({"holds": holds, "line": line})
     return 0
 

@@ -7,7 +7,7 @@ In all other files `x_train`, `x_test` are (examples, ...) numbers, and `y_train
 classes, (examples,) or one at each position, (examples, positions), labels, (examples, labels), or
 values, (examples, ...): what `task` names, without it values where they are float and classes
 elsewhere. Optional besides `subject_train`, `subject_test` and `labels`: `weight_train`,
-(examples,); `task`, text; `standardized`, true or false; what `signals_of_npz` reads.
+(examples,); `task`, text; `standardized`, true or false; what `signals_of` reads.
 """
 
 import math
@@ -21,22 +21,22 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from core.data.archive import LARGEST_TOTAL_BYTES, one_line
-from core.data.batch import Batch, Batches, Examples, PositionsLook
+from core.data.batch import BATCH_BYTES, MOST_ROWS, Batch, Batches, Examples, PositionsLook
 from core.data.dataset import CLASSIFICATION, MULTILABEL, REGRESSION, TASKS
-from core.data.given_streams import BATCH_BYTES, MOST_ROWS
 from core.data.npz_windows import (
     HEADER_DAMAGE,
     REQUIRED,
     classes_of,
+    is_one_hot,
     labels_of,
-    load,
-    opened,
+    load_arrays,
+    open_archive,
     read_windows,
     subjects_of,
 )
-from core.data.reader import Reader
 from core.data.recordings import Cutting, Recordings, Report
-from core.data.signals_of_npz import KEYS, signals_of
+from core.data.signals import KEYS, signals_of
+from core.data.source import Reader
 from core.ground.errors import DataError
 
 BESIDE = (
@@ -126,16 +126,16 @@ class ArchivedArray:
             yield np.frombuffer(content, self.dtype).reshape(count, *self.shape[1:])
 
 
-def read(path: Path, cutting: Cutting, report: Report) -> "Recordings | Examples":
+def read_npz(path: Path, cutting: Cutting, report: Report) -> "Recordings | Examples":
     """Windows or examples.
 
     Raises DataError naming the file, the array, the index and the remedy.
     """
     if _holds_windows(path):
         return read_windows(path, cutting, report)
-    arrays = load(path, BESIDE, report)
+    arrays = load_arrays(path, BESIDE, report)
     shapes = {}
-    with opened(path) as archive:
+    with open_archive(path) as archive:
         for part in ("train", "test"):
             shapes[part] = ArchivedArray(path, archive.zip, f"x_{part}").checked().shape
             arrays[f"x_{part}"] = np.empty((shapes[part][0], 0))
@@ -170,7 +170,7 @@ def _holds_windows(path: Path) -> bool:
 
     Then their reader says what is wrong.
     """
-    with opened(path) as archive:
+    with open_archive(path) as archive:
         names = set(archive.files)
         if not set(REQUIRED) <= names:
             return True
@@ -191,7 +191,7 @@ def _batches(
     subjects: NDArray[np.int32],
     weights: NDArray[Any] | None,
 ) -> Iterator[Batch]:
-    with opened(path) as archive:
+    with open_archive(path) as archive:
         first = 0
         for part in ("train", "test"):
             start = 0
@@ -221,11 +221,7 @@ def _task(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str:
             )
         return task
     y = arrays["y_train"]
-    if y.dtype.kind in "fiub":
-        one_hot = y.ndim == 2 and ((y == 0) | (y == 1)).all() and (y.sum(axis=1) == 1).all()
-    else:
-        one_hot = False
-    if y.dtype.kind == "f" and not one_hot:
+    if y.dtype.kind == "f" and not is_one_hot(y):
         return REGRESSION
     return CLASSIFICATION
 
@@ -285,4 +281,4 @@ class Npz(Reader):
     suffix = ".npz"
     usual_names = ()
     settings = ()
-    read = staticmethod(read)
+    read = staticmethod(read_npz)

@@ -4,7 +4,7 @@ What else such a file holds is read here too.
 
 `x_train`, `x_test`: (windows, steps, channels), any real numbers; `y_train`, `y_test`: (windows,),
 integers or text; optional `subject_train`, `subject_test`: (windows,) whole numbers; optional
-`labels`: (classes,) text; optional what `signals_of_npz` reads: `channels`, `units`, `sampling_hz`
+`labels`: (classes,) text; optional what `signals_of` reads: `channels`, `units`, `sampling_hz`
 and `filters`.
 """
 
@@ -27,9 +27,9 @@ from core.data.archive import (
     refuse_long_list,
     refuse_unsafe,
 )
-from core.data.recordings import NO_SUBJECT, Cutting, Recordings, Report
-from core.data.signals_of_npz import KEYS, signals_of
-from core.data.table import LARGEST_INTEGER
+from core.data.recordings import LARGEST_INTEGER, NO_SUBJECT, Cutting, Recordings, Report
+from core.data.signals import KEYS, signals_of
+from core.data.stored_values import refuse_at
 from core.ground.errors import DataError
 
 REQUIRED = ("x_train", "y_train", "x_test", "y_test")
@@ -50,7 +50,7 @@ def read_windows(path: Path, cutting: Cutting, report: Report) -> Recordings:
     Classes are numbered by `labels`, else by the sorted distinct values of `y_train`. Raises
     DataError naming the file, the array, the index and the remedy.
     """
-    arrays = load(path, REQUIRED + OPTIONAL, report)
+    arrays = load_arrays(path, REQUIRED + OPTIONAL, report)
     windows = [_windows(path, arrays, part) for part in ("train", "test")]
     train, test = windows
     if train.shape[1:] != test.shape[1:]:
@@ -80,7 +80,7 @@ def refuse_other_steps(where: object, steps: int, cutting: Cutting) -> None:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Any]:
+def open_archive(path: Path) -> Iterator[Any]:
     """The archive, as numpy opens it.
 
     Raises DataError, also for what its damage does to the body.
@@ -103,13 +103,13 @@ def opened(path: Path) -> Iterator[Any]:
         ) from None
 
 
-def load(path: Path, names: Sequence[str], report: Report) -> dict[str, NDArray[Any]]:
+def load_arrays(path: Path, names: Sequence[str], report: Report) -> dict[str, NDArray[Any]]:
     """Read those of the named arrays that are there, whole.
 
     Raises DataError where a required one is missing.
     """
     arrays: dict[str, NDArray[Any]] = {}
-    with opened(path) as archive:
+    with open_archive(path) as archive:
         _refuse_large(path, archive.zip, names)
         _refuse_misspelt(path, archive.files, names)
         present = [name for name in names if name in archive.files]
@@ -176,13 +176,9 @@ def _windows(path: Path, arrays: Mapping[str, NDArray[Any]], part: str) -> NDArr
         )
     with np.errstate(over="ignore"):
         narrow = np.ascontiguousarray(windows, dtype=np.float32)
-    finite = np.isfinite(narrow)
-    if not finite.all():
-        index = tuple(int(position) for position in np.argwhere(~finite)[0])
-        raise DataError(
-            f"{path}: {name}[{', '.join(map(str, index))}]: expected a finite float32 number, got"
-            f" {windows[index]}; remove or repair the window"
-        )
+    remedy = "remove or repair the window"
+    wrong = ~np.isfinite(narrow)
+    refuse_at(windows, wrong, f"{path}: {name}", 0, "a finite float32 number", remedy)
     return narrow
 
 
@@ -206,26 +202,23 @@ def _reshaped(kind: str, column: NDArray[Any]) -> str:
     """Return a remedy for a column of another shape; one column of a matrix has no argmax but 0."""
     if column.ndim > 1 and math.prod(column.shape[1:]) == 1:
         return f"save {kind}.ravel()"
-    real = column.dtype.kind in "fiub" and column.ndim == 2
-    if (
-        kind == "y"
-        and real
-        and ((column == 0) | (column == 1)).all()
-        and (column.sum(axis=1) == 1).all()
-    ):
+    if kind == "y" and is_one_hot(column):
         return "one-hot classes: save y.argmax(axis=1)"
     return "give each window its own"
+
+
+def is_one_hot(y: NDArray[Any]) -> bool:
+    """Return whether each row of a matrix has a single 1, and 0 elsewhere."""
+    if y.ndim != 2 or y.dtype.kind not in "fiub":
+        return False
+    return bool(((y == 0) | (y == 1)).all() and (y.sum(axis=1) == 1).all())
 
 
 def _whole_numbers(path: Path, name: str, column: NDArray[Any]) -> NDArray[np.int32]:
     if column.dtype.kind == "f":
         wrong = column != np.floor(column)  # NaN is unequal to itself
-        if wrong.any():
-            place, wrong_value = _first(column, wrong)
-            raise DataError(
-                f"{path}: {name}{place}: expected whole numbers, got {wrong_value:g}; correct or"
-                " remove the window"
-            )
+        remedy = "correct or remove the window"
+        refuse_at(column, wrong, f"{path}: {name}", 0, "whole numbers", remedy)
     elif column.dtype.kind not in "iub":
         if name.startswith("y_"):
             expected = "whole numbers or text"
@@ -235,12 +228,7 @@ def _whole_numbers(path: Path, name: str, column: NDArray[Any]) -> NDArray[np.in
             f"{path}: {name}: expected {expected}, got {column.dtype}; {_converted(name, column)}"
         )
     wrong = (column < 0) | (column > LARGEST_INTEGER)
-    if wrong.any():
-        place, wrong_value = _first(column, wrong)
-        raise DataError(
-            f"{path}: {name}{place}: expected 0 to {LARGEST_INTEGER}, got {wrong_value}; number"
-            " from 0"
-        )
+    refuse_at(column, wrong, f"{path}: {name}", 0, f"0 to {LARGEST_INTEGER}", "number from 0")
     return column.astype(np.int32)
 
 
@@ -251,12 +239,6 @@ def _converted(name: str, column: NDArray[Any]) -> str:
     if column.dtype.kind == "S":
         return "save it with astype(str)"
     return "save numbers or text"
-
-
-def _first(column: NDArray[Any], wrong: NDArray[np.bool_]) -> tuple[str, Any]:
-    """Return the place of the first wrong value, as `[row, position]`, and the value."""
-    index = tuple(int(at) for at in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-    return f"[{', '.join(map(str, index))}]", column[index]
 
 
 def classes_of(
@@ -300,13 +282,9 @@ def classes_of(
     numbers = []
     for part, column in columns.items():
         unknown = ~np.isin(column, class_values)
-        if unknown.any():
-            place, unknown_value = _first(column, unknown)
-            raise DataError(
-                f"{path}: y_{part}{place}: expected one of"
-                f" {', '.join(map(str, class_values[:20]))}, got {unknown_value};"
-                f" {'number classes from 0 as in labels' if labels else 'train on that class too'}"
-            )
+        expected = f"one of {', '.join(map(str, class_values[:20]))}"
+        remedy = "number classes from 0 as in labels" if labels else "train on that class too"
+        refuse_at(column, unknown, f"{path}: y_{part}", 0, expected, remedy)
         order = np.argsort(class_values)
         numbers.append(order[np.searchsorted(class_values, column, sorter=order)])
     return names, np.concatenate(numbers).astype(np.int32)

@@ -1,29 +1,116 @@
-"""From a source to a prepared data set, through the cache."""
+"""From a source, or from anybody's examples, to a prepared data set.
+
+A source goes through the cache. Examples are written in constant memory: give arrays or iterators
+to `batches_of`, and what it returns to `write_examples`.
+"""
 
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from core.data.archive import FolderTree, digest, file_digest
-from core.data.batch import examples_of
-from core.data.dataset import MANIFEST, Dataset
+from core.data.batch import Batch, BatchValidator, Examples, examples_of
+from core.data.dataset import CLASSIFICATION, MANIFEST, Dataset, open_prepared
 from core.data.described.known_formats import described
-from core.data.examples import written
-from core.data.manifest import open_prepared
+from core.data.given import Data, batches_of
 from core.data.npz_windows import DEFAULT_WINDOW_STEPS, refuse_other_steps
-from core.data.reader import READERS, open_set
-from core.data.recordings import Cutting, Recordings, Report, check, silent
+from core.data.recordings import NO_SUBJECT, Cutting, Recordings, Report, check, silent
 from core.data.signals import CAUSAL, TWO_WAY
-from core.data.source import DESCRIBED, FORMATS, PREPARED, SETS, Source
-from core.data.store import SHORT_KEY, Origin, short_name
+from core.data.source import DESCRIBED, FORMATS, PREPARED, READERS, SETS, Source, open_set
+from core.data.store import (
+    SHORT_KEY,
+    Columns,
+    Origin,
+    partial_folder,
+    publish_columns,
+    short_name,
+    writing_to,
+)
+from core.data.windows import UnitsLook
 from core.ground.errors import DataError
 from core.ground.files import read_json
+
+__all__ = ["Batch", "Data", "batches_of", "write_examples"]
+
+
+def write_examples(
+    batches: Iterator[Batch],
+    cache: Path,
+    *,
+    name: str,
+    source: str,
+    task: str = CLASSIFICATION,
+    labels: Sequence[str] | None,
+    report: Report = silent,
+) -> Dataset:
+    """Write the data set of these batches into a folder below `cache`.
+
+    The folder is named after `name` and the content.
+
+    The training rows come first in it, in whatever order the batches come. Memory is that of one
+    batch. The folder is complete or absent; one of the same content is used again. `source` begins
+    every message, `labels` are the names of the classes or labels, or None where the numbers
+    themselves say how many there are. `report` gets the rows written and how many there are: the
+    iterator's `rows`, which that of `batches_of` has; 0 where it is unknown.
+
+    Stored are bool as uint8, float64 as float32, uint32 and uint64 as int64, classes as int32,
+    labels as uint8 and values as float32; other numbers as they are.
+
+    Raises DataError: a shape or dtype that changes, a number that is not finite, targets that are
+    none of `task`, an empty part, a group in both parts, a disk that takes no more. What the
+    iterator raises passes through.
+    """
+    examples = Examples(batches, task, labels, standardized=False)
+    return write_prepared(examples, cache, None, Origin(name, source), report)
+
+
+def write_prepared(
+    examples: Examples, cache: Path, folder: Path | None, origin: Origin, report: Report
+) -> Dataset:
+    """Write examples as `write_examples` does, into `folder` where it is not None.
+
+    The engine standardizes each channel, the last axis of x, of those that are so.
+    """
+    batches = examples.batches
+    gate = BatchValidator(origin.source, examples.task, examples.labels)
+    origin = replace(origin, held_out=examples.held_out, signals=examples.signals)
+    total: int = getattr(batches, "rows", 0)
+    units = UnitsLook(origin.signals)
+    with partial_folder(cache) as partial, Columns(partial, total) as columns:
+        for batch in batches:
+            passed = gate.passed(batch)
+            units.take_people(passed.x, passed.groups)
+            with writing_to(partial):
+                columns.add(passed)
+            report("writing", columns.rows, total)
+        labels = gate.labels()
+        units.refuse(origin.source)
+        with writing_to(partial):
+            columns.finish(
+                examples.task, standardized=examples.standardized, weighted=gate.weighted
+            )
+            _refuse_shared(columns, labels, origin)
+            return publish_columns(columns, labels, origin, folder)
+
+
+def _refuse_shared(columns: Columns, labels: tuple[str, ...], origin: Origin) -> None:
+    groups = columns.dataset(labels, origin.name, origin.source).subjects()
+    shared = np.intersect1d(groups[: columns.train_rows], groups[columns.train_rows :])
+    shared = shared[shared != NO_SUBJECT]
+    if shared.size:
+        raise DataError(
+            f"{origin.source}: group {int(shared[0])} is in the training and in the test set, so"
+            " the test would reward recognizing it; keep each group in one set"
+        )
+
 
 CHECKSUM_SUFFIX = ".sha256"
 """Ending of what `sha256sum FILE > FILE.sha256` writes, which is checked against the file."""
@@ -67,7 +154,7 @@ def prepare(
         name = source.path.stem or source.kind
     else:
         name = source.kind
-    with _in_memory(where), _opened(source) as opened:
+    with _in_memory(where), _open_source(source) as opened:
         source_sha256 = _digest(source, opened, report)
         described = json.dumps([_preparation_sha256(), source.kind, source_sha256, settings])
         key = hashlib.sha256(described.encode()).hexdigest()
@@ -80,7 +167,7 @@ def prepare(
             examples = reader.read(opened, cutting, report)
             if isinstance(examples, Recordings):
                 examples = examples_of(check(examples, where))
-            prepared = written(examples, cache, folder, origin, report)
+            prepared = write_prepared(examples, cache, folder, origin, report)
     if not settings and prepared.holds_windows:
         refuse_other_steps(where, prepared.window_steps, cutting)
     return replace(prepared, name=name, source=where)
@@ -163,7 +250,7 @@ def _preparation_sha256() -> str:
 
 
 @contextmanager
-def _opened(source: Source) -> Iterator[Any]:
+def _open_source(source: Source) -> Iterator[Any]:
     """Return what the source's reader reads.
 
     The files of a set, the path of a file, or None for what is made here.

@@ -1,13 +1,20 @@
 """What is known of the signals in windows.
 
-A file, a person or a published set says it, and nothing else.
+A file, a person or a published set says it, and nothing else. An `.npz` may say: `channels`: text,
+a name for each; `units`: text, one for each, or one for all; `sampling_hz`: steps a second, a
+number; `filters`: `two-way` or `causal`, text.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from core.ground.errors import DataError
 from core.ground.plausible import (
     MOST_OF_AN_AXIS,
     acceleration_problem,
@@ -132,7 +139,7 @@ class Signals:
             if unit in MOST_OF_AN_AXIS and name not in of_sensors
         }
 
-    def said(self) -> dict[str, Any]:
+    def known_facts(self) -> dict[str, Any]:
         """The facts that are known, by name, as JSON has them."""
         facts: dict[str, Any] = {"channels": list(self.channels), "units": list(self.units)}
         facts |= {"sampling_hz": self.sampling_hz, "filters": self.filters}
@@ -143,7 +150,7 @@ class Signals:
     def line(self) -> str:
         """Say what is known and what is not."""
         names = {"channels": "names", "units": "units", "sampling_hz": "rate", "filters": "filters"}
-        missing = [label for name, label in names.items() if name not in self.said()]
+        missing = [label for name, label in names.items() if name not in self.known_facts()]
         if self.sampling_hz is not None:
             facts = [f"{self.sampling_hz:g} Hz"]
         else:
@@ -160,7 +167,7 @@ class Signals:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], width: int) -> "Signals":
-        """Return the signals of `width` channels whose facts `said` wrote.
+        """Return the signals of `width` channels whose facts `known_facts` wrote.
 
         Raises ValueError for what it cannot have written.
         """
@@ -179,6 +186,17 @@ class Signals:
             raise ValueError(f"format_sha256 {digest!r:.40}")
         rate = None if hertz is None else float(hertz)
         return cls(channels, units, rate, filters, sensors, digest)
+
+    @classmethod
+    def of_manifest(cls, fields: Any) -> "Signals":
+        """Return what the source of a prepared set says, and how preparing it filtered it."""
+        preparation = fields.get("preparation", {})
+        filters = preparation.get("filters")
+        if preparation.get("nine_channels") is False:
+            filters = None  # described channels are not filtered, and state it
+        facts = {**fields.get("signals", {}), **({} if filters is None else {"filters": filters})}
+        shape = fields["inputs"]["shape"]
+        return cls.of(facts, int(shape[-1]) if shape else 0)
 
 
 def _sensors(kinds: Any, channels: Sequence[str]) -> tuple[Sensor, ...]:
@@ -201,3 +219,75 @@ UNKNOWN = Signals()
 def names_of(signals: Signals, width: int) -> tuple[str, ...]:
     """Return what a person sees of `width` channels: their names, else their places from 0."""
     return signals.channels or tuple(map(str, range(width)))
+
+
+KEYS = ("channels", "units", "sampling_hz", "filters")
+LONGEST_NAME = 80
+
+
+def signals_of(path: Path, arrays: Mapping[str, NDArray[Any]], width: int) -> Signals:
+    """Return facts of `width` channels. Raises DataError naming the array and the remedy."""
+    channels = _names(path, arrays, "channels", width)
+    if len(set(channels)) != len(channels):
+        raise DataError(
+            f"{path}: channels: expected different names, got {', '.join(channels):.120};"
+            " rename one"
+        )
+    units_array = arrays.get("units")
+    if units_array is not None and units_array.size == 1:
+        arrays = {**arrays, "units": np.repeat(units_array.reshape(-1), width)}
+    units = _names(path, arrays, "units", width)
+    return Signals(channels, units, _sampling_hz(path, arrays), _filters(path, arrays))
+
+
+def _names(path: Path, arrays: Mapping[str, NDArray[Any]], key: str, width: int) -> tuple[str, ...]:
+    array = arrays.get(key)
+    if array is None:
+        return ()
+    if array.dtype.kind != "U" or array.shape != (width,):
+        raise DataError(
+            f"{path}: {key}: expected text, one for each of {width} channels, got"
+            f" {_dtype_and_shape(array)}; save {key}=np.array([...]) with {width} texts"
+        )
+    names = tuple(str(name).strip() for name in array)
+    if not all(name and len(name) <= LONGEST_NAME and name.isprintable() for name in names):
+        raise DataError(
+            f"{path}: {key}: expected texts of 1 to {LONGEST_NAME} letters, got {names!r:.120};"
+            " name each"
+        )
+    return names
+
+
+def _sampling_hz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> float | None:
+    array = arrays.get("sampling_hz")
+    if array is None:
+        return None
+    if array.size == 1 and array.dtype.kind in "fiu":
+        rate = array.reshape(-1)[0]
+    else:
+        rate = None
+    if rate is None or not LEAST_HZ <= rate <= MOST_HZ:
+        raise DataError(
+            f"{path}: sampling_hz: expected one number from {LEAST_HZ:g} to {MOST_HZ:g}, got "
+            f"{_dtype_and_shape(array) if rate is None else rate}; save sampling_hz=np.array(50.0)"
+        )
+    return float(rate)
+
+
+def _filters(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str | None:
+    array = arrays.get("filters")
+    if array is None:
+        return None
+    filters = _dtype_and_shape(array)
+    if array.size == 1 and array.dtype.kind == "U":
+        filters = str(array.reshape(-1)[0])
+    if filters not in FILTERS:
+        raise DataError(
+            f"{path}: filters: expected {' or '.join(FILTERS)}, got {filters:.60}; save"
+            f" filters=np.array('{CAUSAL}'), or leave it out"
+        )
+    return filters
+
+
+def _dtype_and_shape(array: NDArray[Any]) -> str:
+    return f"{array.dtype} of shape {array.shape}"

@@ -1,17 +1,125 @@
-"""Where recordings are looked for, and of which known kind they are."""
+"""Kinds of recordings, where recordings are looked for, and of which kind they are.
 
+A kind is one module, which says how it is recognized and reads it: a set in a folder or zip
+(`marker`), one file (`suffix`), what a person names (`recognizes`), or none of these: then it is
+made here, not read.
+"""
+
+import io
 import os
 import zipfile
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any, ClassVar
 
-from core.data.manifest import is_prepared
-from core.data.reader import READERS, kind_of_folder, open_set
+from core.data.archive import FolderTree, Tree, ZipTree, open_tree, open_zip
+from core.data.batch import Examples
+from core.data.dataset import CLASSES, DTYPES, MANIFEST, SUBJECTS, WINDOWS
+from core.data.recordings import Cutting, Recordings, Report
 from core.ground import gone
 from core.ground.errors import DataError
+from core.ground.registry import Registry
+
+RESOURCE_FORKS = "__MACOSX/"
+"""Folder that macOS adds to its zips: companions of every file, under the same names."""
+
+
+class Reader(ABC):
+    """A kind of recordings. Every kind states every fact itself."""
+
+    name: ClassVar[str]
+    accepted: ClassVar[str]
+    """Words that complete "expected ..." in messages."""
+    is_what: ClassVar[str]
+    """Cell of the documentation's table: what the kind is."""
+    windows_are_cut: ClassVar[str]
+    """Cell of the documentation's table: where and how windows are cut."""
+    marker: ClassVar[str | None]
+    """The folder inside a set that identifies it, with a slash at its end."""
+    suffix: ClassVar[str | None]
+    """Ending of the name of a file of this kind."""
+    usual_names: ClassVar[tuple[str, ...]]
+    """File and folder names to try first in a folder."""
+    settings: ClassVar[tuple[str, ...]]
+    """The fields of Cutting that decide the result."""
+
+    @staticmethod
+    def deciding_files(names: Sequence[str]) -> tuple[str, ...]:
+        """The files that decide the result, of all names in a set."""
+        return tuple(names)
+
+    @staticmethod
+    def recognizes(path: Path) -> bool:
+        """Return whether a file or folder that a person named is of this kind.
+
+        No search through folders asks this.
+        """
+        return False
+
+    @staticmethod
+    @abstractmethod
+    def read(opened: Any, cutting: Cutting, report: Report, /) -> "Recordings | Examples":
+        """Return the windows or examples in `opened`.
+
+        `opened` is a Tree of a set or folder, the Path of a file, None otherwise.
+
+        Raises DataError, also while the batches of examples are drawn.
+        """
+
+
+READERS: Registry[Reader] = Registry("kind of recordings", "core.data", Reader)  # type: ignore[type-abstract]
+
+
+@contextmanager
+def open_set(path: Path) -> Iterator[tuple[str, Tree] | None]:
+    """Return the kind and files of the set in a folder or zip; None for an unknown one.
+
+    The files are seen from the set's own root.
+
+    A zip may hold the set below a folder, or as the one zip inside it, as the UCI repository serves
+    some today. Raises DataError as `open_tree` does.
+    """
+    with open_tree(path) as tree:
+        kind_and_tree = _set_in(tree)
+        inner = [
+            name
+            for name in tree.names()
+            if name.lower().endswith(".zip") and not name.startswith(RESOURCE_FORKS)
+        ]
+        if kind_and_tree or isinstance(tree, FolderTree) or len(inner) != 1:
+            yield kind_and_tree
+            return
+        where = f"{path}: {inner[0]}"
+        with open_zip(io.BytesIO(tree.read(inner[0])), where) as nested:
+            yield _set_in(ZipTree(nested, where))
+
+
+def kind_of_folder(folder: Path) -> str | None:
+    """The kind of set in a folder itself, without a walk through it."""
+    return next((kind for kind, marker in _markers() if (folder / marker).is_dir()), None)
+
+
+def _markers() -> list[tuple[str, str]]:
+    return [(kind, reader.marker) for kind, reader in READERS.items() if reader.marker is not None]
+
+
+def _set_in(tree: Tree) -> tuple[str, Tree] | None:
+    for kind, marker in _markers():
+        for name in tree.names():
+            before, separator, _ = f"/{name}".partition(f"/{marker}")
+            if not separator or name.startswith(RESOURCE_FORKS):
+                continue
+            if not before:
+                return kind, tree
+            if isinstance(tree, ZipTree):
+                return kind, tree.below(f"{before[1:]}/")
+    return None
+
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 """The folder that holds `cluster/`; `../shared/data` is beside it."""
@@ -68,7 +176,7 @@ def find_source(
             path = Path(os.path.expanduser(text))
             if format_name is not None and path.exists() and not is_prepared(path):
                 return Source(DESCRIBED, path, why=f"{path} ({origin}, format {format_name})")
-            kind_and_path = _look(path) or _recognized(path)
+            kind_and_path = _recordings_in(path) or _recognized_kind(path)
             if kind_and_path is None:
                 raise DataError(f"{path}: {_refusal(path, origin)}")
             return Source(*kind_and_path, why=f"{kind_and_path[1]} ({origin})")
@@ -79,7 +187,7 @@ def find_source(
         )
     shared = (project_root / SHARED).resolve()
     for folder in (shared, user_cache):
-        kind_and_path = _look(folder)
+        kind_and_path = _recordings_in(folder)
         if kind_and_path is not None:
             return Source(*kind_and_path, why=f"{kind_and_path[1]} (found in {folder})")
     looked = f"no recordings given, none in {shared} or {user_cache}"
@@ -88,12 +196,18 @@ def find_source(
     )
 
 
+def is_prepared(folder: Path) -> bool:
+    """Whether a folder looks like a prepared data set; `open_prepared` checks its content."""
+    names = (WINDOWS, CLASSES, SUBJECTS, *(f"inputs.{dtype}" for dtype in DTYPES))
+    return (folder / MANIFEST).is_file() and any((folder / name).exists() for name in names)
+
+
 def _accepted() -> str:
     *sets, synthetic = (reader.accepted for reader in READERS.values())
     return f"{', '.join(sets)}, a prepared folder, or {synthetic}"
 
 
-def _look(path: Path) -> tuple[str, Path] | None:
+def _recordings_in(path: Path) -> tuple[str, Path] | None:
     try:
         if not path.is_dir():
             if path.is_file():
@@ -120,7 +234,7 @@ def _look(path: Path) -> tuple[str, Path] | None:
     return None
 
 
-def _recognized(path: Path) -> tuple[str, Path] | None:
+def _recognized_kind(path: Path) -> tuple[str, Path] | None:
     """Return the kind and the path of recordings that a person named, or None for unknown ones.
 
     No search asks this: any folder may hold such files, but a person who names them means them.

@@ -1,9 +1,11 @@
-"""Which training rows are held out to choose the recipe by.
+"""Which rows are held out: to choose the recipe by, in folds of cross-validation, or as the test.
 
-Whole people are, so no person is in both parts.
+Whole people are, so no person is in both parts; exactly one fold holds out each group.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +21,52 @@ It is about 4 subjects of 21.
 
 Rows = NDArray[np.int64]
 KEY = "jobs.train.validation_subjects"
-MOST_SHOWN = 20
+MOST_CLASSES_SHOWN = 20
 """Names of classes in a line."""
+
+
+def some_of(names: Sequence[str]) -> str:
+    """The first `MOST_SHOWN` names, and how many more there are."""
+    listing = ", ".join(names[:MOST_SHOWN])
+    if len(names) > MOST_SHOWN:
+        return f"{listing} and {len(names) - MOST_SHOWN} more"
+    return listing
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How the test rows were chosen, as a reader says it; empty where none does.
+
+    by: what stays whole, such as `user`, or `window` where nothing does; groups: names of the
+    groups by their numbers in `subjects`; leak: why the figures of the test promise too much, empty
+    where they do not; note: who and what was recorded, in words.
+    """
+
+    by: str = ""
+    groups: tuple[str, ...] = ()
+    leak: str = ""
+    note: str = ""
+
+    @classmethod
+    def of(cls, fields: Any) -> "HeldOut":
+        """Return what a manifest says, as JSON has it."""
+        by, leak, note = (str(fields.get(name, "")) for name in ("by", "leak", "note"))
+        return cls(by, tuple(str(name) for name in fields.get("groups", ())), leak, note)
+
+    def lines(self) -> tuple[str, ...]:
+        """Return a line for each fact that is stated."""
+        lines = [self.note]
+        if self.groups:
+            numbered = [f"{number} {name}" for number, name in enumerate(self.groups)]
+            lines.append(f"groups by {self.by}: {some_of(numbered)}")
+        if self.leak:
+            lines.append(f"LEAK: {self.leak}")
+        return tuple(line for line in lines if line)
+
+
+NOT_SAID = HeldOut()
+MOST_SHOWN = 40
+"""Names of groups in a line."""
 
 
 def split_validation(
@@ -71,7 +117,7 @@ def held_out_whole(classes: NDArray[np.int32], training: Rows, labels: Sequence[
     It is empty where each class has a training row.
     """
     absent = sorted(set(classes.tolist()) - set(classes[training].tolist()))
-    names = ", ".join(labels[number] for number in absent[:MOST_SHOWN])
+    names = ", ".join(labels[number] for number in absent[:MOST_CLASSES_SHOWN])
     if absent:
         return (
             f"{KEY}: all rows of {names} are held out, so the model never sees them; hold out"
@@ -131,3 +177,100 @@ def _share_of_rows(
         members = random.permutation(np.flatnonzero(groups == group))
         chosen[members[: round(SHARE_WITHOUT_SUBJECTS * len(members))]] = True
     return chosen
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """`train` and `held_out` rows, ascending.
+
+    `groups` are those held out, empty where the source knows none.
+    """
+
+    number: int
+    groups: tuple[int, ...]
+    train: Rows
+    held_out: Rows
+
+
+def folds_of(
+    groups: NDArray[np.int32],
+    folds: int | Literal["groups"],
+    seed: int,
+    classes: NDArray[np.int32] | None = None,
+) -> list[Fold]:
+    """Cut the training rows of `groups` (rows,) into folds of whole groups, drawn by `seed`.
+
+    The folds are equal to within one group.
+
+    `groups` leaves out one group at a time, in ascending order. Without groups (all -1) the folds
+    are drawn from the rows, of each class when `classes` (rows,) is given; overlapping windows then
+    make the figures look better than they are. Raises DataError for more folds than there are
+    groups, or rows, and for a fold whose training rows have one class alone.
+    """
+    drawn_folds = _draw_folds(groups, folds, np.random.Generator(np.random.Philox(seed)), classes)
+    for fold in drawn_folds:
+        chosen = np.zeros(len(groups), np.bool_)
+        chosen[fold.train] = True
+        refuse_one_class(
+            classes, chosen, f"jobs.cv.folds: fold {fold.number + 1}", "take more folds"
+        )
+    return drawn_folds
+
+
+def _draw_folds(
+    groups: NDArray[np.int32],
+    folds: int | Literal["groups"],
+    random: np.random.Generator,
+    classes: NDArray[np.int32] | None,
+) -> list[Fold]:
+    if (groups == NO_SUBJECT).all():
+        return _of_rows(len(groups), folds, classes, random)
+    group_numbers = np.unique(groups)
+    if folds == "groups":
+        count = len(group_numbers)
+    else:
+        count = folds
+    if not 2 <= count <= len(group_numbers):
+        raise DataError(
+            f"jobs.cv.folds: expected 2 to {len(group_numbers)}, one for each group of the training"
+            f" rows at most, got {count}; take fewer folds, or recordings of more people"
+        )
+    if folds == "groups":
+        drawn = group_numbers
+    else:
+        drawn = random.permutation(group_numbers)
+    return [
+        _fold(number, np.isin(groups, part), tuple(sorted(map(int, part))))
+        for number, part in enumerate(np.array_split(drawn, count))
+    ]
+
+
+def _of_rows(
+    rows: int,
+    folds: int | Literal["groups"],
+    classes: NDArray[np.int32] | None,
+    random: np.random.Generator,
+) -> list[Fold]:
+    if folds == "groups":
+        raise DataError(
+            "jobs.cv.folds: expected a number, got groups; this source does not say whose each"
+            " row is"
+        )
+    if rows < folds:
+        raise DataError(
+            f"jobs.cv.folds: expected at most {rows}, one for each training row, got {folds}; take"
+            " fewer"
+        )
+    place = np.empty(rows, np.int64)
+    of_class: Sequence[Rows] = [np.arange(rows)]
+    if classes is not None:
+        of_class = [np.flatnonzero(classes == class_number) for class_number in np.unique(classes)]
+    dealt = 0
+    for members in of_class:
+        place[random.permutation(members)] = (np.arange(len(members)) + dealt) % folds
+        dealt += len(members)
+    return [_fold(number, place == number, ()) for number in range(folds)]
+
+
+def _fold(number: int, held_out: NDArray[np.bool_], groups: tuple[int, ...]) -> Fold:
+    return Fold(number, groups, np.flatnonzero(~held_out), np.flatnonzero(held_out))

@@ -1,32 +1,224 @@
 """The cache of prepared data sets: complete folders or none, also with several processes at once.
 
-Each process writes a folder of its own and renames it into place. There is no lock to be left
-behind: two processes that prepare the same source do the work twice, and the second finds the first
-one's result.
+Each process writes a folder of its own, in one pass over the rows and in constant memory, and
+renames it into place. There is no lock to be left behind: two processes that prepare the same
+source do the work twice, and the second finds the first one's result.
 """
 
 import errno
+import hashlib
 import json
 import os
 import re
 import shutil
-import socket
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from core.data.columns import Columns
-from core.data.dataset import MANIFEST, NOT_SAID, Dataset, HeldOut
-from core.data.manifest import manifest_of, open_prepared
+from core.data.archive import CHUNK_BYTES
+from core.data.batch import Batch
+from core.data.dataset import (
+    CLASSES,
+    MANIFEST,
+    SUBJECTS,
+    WEIGHTS,
+    WINDOWS,
+    Array,
+    Dataset,
+    content_digest,
+    manifest_of,
+    open_prepared,
+)
+from core.data.recordings import NO_SUBJECT
 from core.data.signals import UNKNOWN, Signals
+from core.data.split import NOT_SAID, HeldOut
 from core.ground.errors import DataError
+from core.ground.files import PARTIAL, folder_beside, take_name, whole_file
 
-PARTIAL = ".partial-"
+INPUTS = "inputs"
+TARGETS = "targets"
+GROUPS = "groups"
+COUNTING = "weights"
+LEFT_FREE_BYTES = 64 << 20
+"""What a large set leaves of the disk that it is written to."""
+LOOK_BYTES = 64 << 20
+"""Written between two looks at the disk."""
+
+
+class _Column:
+    """One array.
+
+    A training row goes to its file, a test row to a spool, which is appended in the end.
+    """
+
+    def __init__(self, folder: Path, name: str, like: NDArray[Any]) -> None:
+        self.dtype = like.dtype.newbyteorder("<")
+        self.shape = like.shape[1:]
+        self.path = folder / name
+        self._files = ExitStack()
+        self._rows = self._files.enter_context(self.path.open("wb"))
+        self._spool = self._files.enter_context(self.path.with_suffix(".test").open("w+b"))
+        self._digest = hashlib.sha256()
+
+    def close(self) -> None:
+        """Lets go of its files."""
+        self._files.close()
+
+    def drop(self) -> None:
+        """Closes and removes its files."""
+        self.close()
+        self.path.unlink()
+        self.path.with_suffix(".test").unlink()
+
+    def add(self, rows: NDArray[Any], test: bool) -> None:
+        """Write rows of one part."""
+        content = np.ascontiguousarray(rows, self.dtype).reshape(-1).view(np.uint8).data
+        for start in range(0, len(content), CHUNK_BYTES):
+            piece = content[start : start + CHUNK_BYTES]
+            if test:
+                self._spool.write(piece)
+            else:
+                self._digest.update(piece)
+                self._rows.write(piece)
+
+    def finish(self) -> str:
+        """Append the test rows, make all of it durable, and remove the spool.
+
+        Returns the file's SHA-256 (hex).
+        """
+        self._spool.seek(0)
+        while piece := self._spool.read(CHUNK_BYTES):
+            self._digest.update(piece)
+            self._rows.write(piece)
+        self._rows.flush()
+        os.fsync(self._rows.fileno())
+        self.close()
+        self.path.with_suffix(".test").unlink()
+        return self._digest.hexdigest()
+
+
+class Columns:
+    """All arrays of a set in `folder`.
+
+    Batches may come in any order; the training rows are first in the end.
+
+    Every batch has the dtypes and shapes of the first one. OSErrors of the disk pass through, and
+    a set that would fill the disk is one, before it does.
+    """
+
+    def __init__(self, folder: Path, total: int = 0) -> None:
+        """`total` rows will come; 0 where that is not known."""
+        self.folder = folder
+        self._total = total
+        self._written = 0
+        self._looked = -LOOK_BYTES
+        self.train_rows = self.test_rows = 0
+        self.digests: dict[str, str] = {}
+        """SHA-256 (hex) of each file by its name, once all are finished."""
+        self.arrays: dict[str, Array] = {}
+        """By what they hold, once all are finished."""
+        self._columns: dict[str, _Column] = {}
+
+    def __enter__(self) -> "Columns":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        for column in self._columns.values():
+            column.close()
+
+    @property
+    def rows(self) -> int:
+        """Rows so far, of both parts."""
+        return self.train_rows + self.test_rows
+
+    def add(self, batch: Batch) -> None:
+        """Write one batch."""
+        count = len(batch.x)
+        groups = np.full(count, NO_SUBJECT, np.int32) if batch.groups is None else batch.groups
+        rows = {INPUTS: batch.x, TARGETS: batch.y, GROUPS: groups, COUNTING: batch.weights}
+        for name, values in rows.items():
+            if values is None:
+                continue
+            if name not in self._columns:
+                self._columns[name] = _Column(self.folder, name, values)
+            self._columns[name].add(values, batch.test)
+            self._written += values.nbytes
+        self._look(self.rows + count)
+        if batch.test:
+            self.test_rows += count
+        else:
+            self.train_rows += count
+
+    def _look(self, rows: int) -> None:
+        """Raise OSError if the rows to come, or some more of them, would fill the disk."""
+        if self._written - self._looked < LOOK_BYTES or not rows:
+            return
+        self._looked = self._written
+        left = self._written // rows * max(0, self._total - rows)
+        if max(left, self._written) < LOOK_BYTES:
+            return
+        if shutil.disk_usage(self.folder).free < left + LEFT_FREE_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def finish(self, task: str, *, standardized: bool, weighted: bool = False) -> None:
+        """Complete every file and give it its name; without `weighted` there is none of weights."""
+        self._task = task
+        self._standardized = standardized
+        if COUNTING in self._columns and not weighted:
+            self._columns.pop(COUNTING).drop()
+        for name, column in self._columns.items():
+            column_digest = column.finish()
+            dtype = column.dtype.name
+            self.arrays[name] = Array(
+                {GROUPS: SUBJECTS, COUNTING: WEIGHTS}.get(name, f"{name}.{dtype}"),
+                dtype,
+                column.shape,
+            )
+            self.digests[self.arrays[name].file] = column_digest
+        self._name_windows()
+        for name, array in self.arrays.items():
+            self._columns[name].path.rename(self.folder / array.file)
+
+    def _name_windows(self) -> None:
+        """Windows of classes keep the names that they have had from the first version."""
+        if self.dataset((), "", "").holds_windows and COUNTING not in self.arrays:
+            for name, file in ((INPUTS, WINDOWS), (TARGETS, CLASSES)):
+                before = self.arrays[name]
+                self.digests[file] = self.digests.pop(before.file)
+                self.arrays[name] = Array(file, before.dtype, before.shape)
+
+    def dataset(
+        self, labels: tuple[str, ...], name: str, source: str, source_sha256: str = ""
+    ) -> Dataset:
+        """The finished set, in the folder where it was written."""
+        about: dict[str, Any] = {
+            "name": name,
+            "source": source,
+            "folder": self.folder,
+            "labels": labels,
+            "train_windows": self.train_rows,
+            "test_windows": self.test_rows,
+            "task": self._task,
+            "standardized": self._standardized,
+            "inputs": self.arrays[INPUTS],
+            "targets": self.arrays[TARGETS],
+            "weights": self.arrays.get(COUNTING),
+        }
+        sha256 = content_digest(self.digests, Dataset(**about, source_sha256="", sha256=""))
+        return Dataset(**about, source_sha256=source_sha256 or sha256, sha256=sha256)
+
+
 SHORT_KEY = 16
 """Hexadecimal digits of the key in a folder's name: 64 bits."""
 
@@ -47,22 +239,21 @@ class Origin:
     """Facts that the source itself states, beside the settings."""
 
 
+UNFINISHED = "set"
+"""What the names of unfinished folders begin with, of whatever sets: one sweep finds them all."""
+
+
 @contextmanager
 def partial_folder(cache: Path) -> Iterator[Path]:
-    """A folder in `cache` that is gone afterwards, unless `publish` gave it its name.
+    """A folder in `cache` that is gone afterwards, unless `publish_columns` gave it its name.
 
     Raises DataError.
     """
-    with writing_to(cache):
-        cache.mkdir(parents=True, exist_ok=True)
-        _sweep(cache)
-        partial = Path(
-            tempfile.mkdtemp(prefix=f"{PARTIAL}{socket.gethostname()}@{os.getpid()}-", dir=cache)
-        )
-    try:
+    with ExitStack() as stack:
+        with writing_to(cache):
+            cache.mkdir(parents=True, exist_ok=True)
+            partial = stack.enter_context(folder_beside(cache / UNFINISHED, 0o700))
         yield partial
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 @contextmanager
@@ -74,7 +265,7 @@ def writing_to(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        if folder.name.startswith(PARTIAL):
+        if folder.name.endswith(PARTIAL):
             cache, room = (folder.parent, _room(folder))
         else:
             cache, room = (folder, "some room")
@@ -94,7 +285,7 @@ def _room(partial: Path) -> str:
     return "some room"
 
 
-def publish(
+def publish_columns(
     columns: Columns, labels: tuple[str, ...], origin: Origin, folder: Path | None
 ) -> Dataset:
     """Writes the manifest of finished columns, gives their folder its name, and opens it.
@@ -107,15 +298,13 @@ def publish(
     leaks = [leak for leak in (origin.held_out.leak, shared_rows(dataset)) if leak]
     held_out = replace(origin.held_out, leak="; ".join(leaks))
     dataset = replace(dataset, held_out=held_out, signals=origin.signals)
-    with (partial / MANIFEST).open("w", encoding="utf-8") as stream:
-        json.dump(manifest_of(dataset, columns.digests, origin.preparation), stream, indent=2)
-        stream.flush()
-        os.fsync(stream.fileno())
     with suppress(PermissionError):  # in the cage of an export: jobs of root then copy the windows
         partial.chmod(0o755)
-    _sync_folder(partial)
+    manifest = manifest_of(dataset, columns.digests, origin.preparation)
+    with whole_file(partial / MANIFEST) as stream:
+        stream.write(json.dumps(manifest, indent=2).encode())
     place = folder or partial.parent / f"{short_name(origin.name)}-{dataset.sha256[:SHORT_KEY]}"
-    _rename(partial, place)
+    _take_place(partial, place)
     return open_prepared(place)
 
 
@@ -139,46 +328,21 @@ def short_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:40]
 
 
-def _rename(partial: Path, folder: Path) -> None:
+def _take_place(partial: Path, folder: Path) -> None:
     while True:
         try:
-            partial.rename(folder)
+            take_name(partial, folder)
         except OSError as problem:
-            if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         else:
-            _sync_folder(folder.parent)
             return
         try:
             open_prepared(folder)
         except DataError:
             # Moved, not deleted in place: a reader either has the old files open or finds a whole
             # folder.
-            aside = Path(tempfile.mkdtemp(prefix=partial.name + "-damaged-", dir=folder.parent))
-            try:
+            with folder_beside(folder) as aside, suppress(FileNotFoundError):
                 folder.rename(aside / folder.name)
-            except FileNotFoundError:
-                pass
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
         else:
             return
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sweep(cache: Path) -> None:
-    """Removes what killed processes of this machine left behind."""
-    prefix = f"{PARTIAL}{socket.gethostname()}@"
-    for path in cache.glob(f"{PARTIAL}*"):
-        if not path.name.startswith(prefix):
-            continue
-        owner = path.name.removeprefix(prefix).split("-")[0]
-        if owner.isdecimal() and not Path(f"/proc/{owner}").exists():
-            shutil.rmtree(path, ignore_errors=True)

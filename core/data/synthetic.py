@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from core.data.filters import NINE_CHANNELS, SAMPLE_RATE_HZ, channels_by
-from core.data.reader import Reader
 from core.data.recordings import Cutting, Recordings, Report, check_window, cut
+from core.data.source import Reader
 from core.ground.errors import DataError
 
 TRAIN_SUBJECTS = 21
@@ -80,7 +80,7 @@ class Person:
     leans: tuple[float, ...]
 
 
-def read(opened: None, cutting: Cutting, report: Report) -> Recordings:
+def read_synthetic(opened: None, cutting: Cutting, report: Report) -> Recordings:
     """Return windows, float32 (windows, window_steps, 9) in g and rad/s.
 
     Subjects 1 to 21 are for training, 22 to 30 for the test.
@@ -214,4 +214,4 @@ class Synthetic(Reader):
     suffix = None
     usual_names = ()
     settings = ("window_steps", "window_stride", "seed", "filters")
-    read = staticmethod(read)
+    read = staticmethod(read_synthetic)

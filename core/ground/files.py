@@ -209,9 +209,11 @@ def read_json(path: Path, most_bytes: int = LARGEST_OF_RUN) -> Any:
     """
     # Without O_NONBLOCK, opening a pipe would wait for its writer.
     with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as stream:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        status = os.fstat(stream.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise ValueError("not an ordinary file")
-        content = stream.read(most_bytes + 1)
+        # read() takes the memory of its bound, however short the file is.
+        content = stream.read(min(status.st_size, most_bytes) + 1)
     if len(content) > most_bytes:
         raise ValueError(f"longer than {most_bytes:,} bytes")
     return parsed_json(content)

@@ -14,31 +14,44 @@ from functools import partial
 from typing import Any
 
 from core.logs import say
-from experiments.tables.accuracies import accuracies, causal, cross_validated, modes, people
-from experiments.tables.kimm import kimm_layers, kimm_results
-from experiments.tables.kth_charts import CHARTS, chart, figures
-from experiments.tables.kth_rows import kth_charts, kth_model, kth_rows, kth_sample
+from experiments.tables.accuracies import (
+    accuracies,
+    causal,
+    cross_validated,
+    kimm_layers,
+    kimm_results,
+    modes,
+    people,
+)
+from experiments.tables.kth_charts import (
+    CHARTS,
+    chart,
+    figures,
+    kth_charts,
+    kth_model,
+    kth_rows,
+    kth_sample,
+)
 from experiments.tables.measured import (
     NONE,
     NOT_YET,
     ROOT,
+    TWINS,
+    Ours,
+    Row,
     clock,
+    measured,
     names_of,
     of_processor,
+    paper_table,
+    place_of,
     processors_of,
     results,
     share,
     table,
+    trained,
     with_legend,
 )
-from experiments.tables.ours import (
-    TWINS,
-    Ours,
-    measured,
-    place_of,
-    trained,
-)
-from experiments.tables.paper import Row, paper_table
 
 DOCS = ROOT / "docs"
 EPOCHS_THERE = 250

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.inputs import largest, takes_nine
+from core.data.filters import largest_values, takes_nine
 from core.data.intake import LARGEST_TIME_SECONDS, InputFault
 from core.data.signals import CAUSAL, UNFILTERED
 from recognise.stream.parts import (
@@ -93,8 +93,8 @@ def _identity(settings: Settings, model: str, labels: Sequence[str]) -> dict[str
         "labels": list(labels),
         "filters": filters,
         **asdict(settings),
-        "signals": settings.signals.said(),
-        "given": settings.readings.said(),
+        "signals": settings.signals.known_facts(),
+        "given": settings.readings.known_facts(),
         "sampling_hz": settings.sampling_hz,
     }
 
@@ -113,7 +113,7 @@ def _waiting(state: UnpackedState, settings: Settings) -> tuple[Window | InputFa
         raise refuse("windows and faults of three parts", listed)
     count = sum(not isinstance(entry[0], str) for entry in listed)
     shape = count, settings.window_steps, len(settings.signals.channels)
-    most = max(float(largest(settings.signals).max()), LARGEST_NUMBER)
+    most = max(float(largest_values(settings.signals).max()), LARGEST_NUMBER)
     windows = iter(state.array("windows", np.float32, shape, most) if count else ())
     return tuple(
         _fault(*entry) if isinstance(entry[0], str) else _window(entry, next(windows))

@@ -4,8 +4,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-from core.data.filters import NINE_CHANNELS, SAMPLE_RATE_HZ
-from core.data.inputs import Taken, of_device, taken, takes_nine
+from core.data.filters import (
+    NINE_CHANNELS,
+    SAMPLE_RATE_HZ,
+    InputMapping,
+    input_mapping,
+    signals_of_device,
+    takes_nine,
+)
 from core.data.intake import FaultKind, InputFault
 from core.data.signals import ACCELERATION, ROTATION, Signals
 from core.ground.errors import UsageError
@@ -55,12 +61,12 @@ class Settings:
         if self.given is not None:
             return self.given
         units = (self.acceleration_unit, self.rotation_unit)
-        return of_device(self.signals, (ACCELERATION, ROTATION), units)
+        return signals_of_device(self.signals, (ACCELERATION, ROTATION), units)
 
     @property
-    def taken(self) -> Taken:
-        """The way from the readings to the model's inputs. Raises UsageError."""
-        return taken(self.readings, self.signals)
+    def input_mapping(self) -> InputMapping:
+        """How the model's inputs follow from the readings. Raises UsageError."""
+        return input_mapping(self.readings, self.signals)
 
     def __post_init__(self) -> None:
         """Raise UsageError naming the setting."""
@@ -97,7 +103,7 @@ class Settings:
                 f"signals: the filters are made for {SAMPLE_RATE_HZ:g} Hz, the model has"
                 f" {self.sampling_hz:g}; give it windows that are cut already"
             )
-        taken(self.readings, self.signals)  # names what the readings lack
+        input_mapping(self.readings, self.signals)  # names what the readings lack
 
 
 FAULTS: Mapping[FaultKind, str] = {

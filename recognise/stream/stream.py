@@ -11,18 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.filters import FILTER_STATE, CausalFilters, FilterState
-from core.data.inputs import largest, takes_nine
+from core.data.filters import FILTER_STATE, CausalFilters, FilterState, largest_values, takes_nine
 from core.data.intake import (
     FASTEST_HZ,
     LARGEST_TIME_SECONDS,
+    SPARSE,
     GoodReadings,
     InputFault,
     Intake,
+    Resampler,
     Samples,
     unit_hint,
 )
-from core.data.resampling import SPARSE, Resampler
 from core.ground.errors import UsageError
 from recognise.plausibility import gravity_problem, window_problem
 from recognise.stream.parts import LARGEST_NUMBER, Part, UnpackedState, number, refuse
@@ -163,8 +163,8 @@ class Stream:
         """
         self.settings = settings
         self._filters: CausalFilters | None = None
-        self._taken = settings.taken
-        self._largest = largest(settings.signals)
+        self._mapping = settings.input_mapping
+        self._largest = largest_values(settings.signals)
         self._intake = Intake(settings.longest_gap_seconds, self._largest)
         self._anew()
 
@@ -185,7 +185,7 @@ class Stream:
                 " fewer"
             )
         outputs: list[Window | InputFault] = []
-        for item in self._intake.take(seconds, self._taken.of(values)):
+        for item in self._intake.take(seconds, self._mapping.applied_to(values)):
             if isinstance(item, InputFault):
                 outputs.append(item)
             else:

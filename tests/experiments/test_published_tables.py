@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from experiments.tables import measured, ours, published
-from experiments.tables.ours import place_of
-from experiments.tables.paper import paper_table
+from experiments.tables import measured, published
+from experiments.tables.measured import paper_table, place_of
 from experiments.tables.published import pages
 from tests.core.inventory.cases import PROJECT
 from tests.tables import table
@@ -22,9 +21,9 @@ CASES = table("experiments/tables")
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of results in the place of the project's."""
     monkeypatch.setattr(measured, "FOLDERS", (tmp_path,))
-    ours.trained.cache_clear()
+    measured.trained.cache_clear()
     yield tmp_path
-    ours.trained.cache_clear()
+    measured.trained.cache_clear()
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.sweeps.sweep_file import read_sweep_file
 from deploy.common.project import ROOT
-from experiments.tables.paper import PaperTable, Row, paper_table
+from experiments.tables.measured import PaperTable, Row, paper_table
 
 SWEEPS = {path.stem: path for path in (ROOT / "sweeps").glob("*.yaml")}
 

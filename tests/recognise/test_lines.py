@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.data.resampling import rate_of
+from core.data.intake import rate_of
 from recognise.lines import COLUMNS, LONGEST_LINE_BYTES, Block, ReadingParser
 from tests.tables import table
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from core.data import Dataset, Source, prepare
-from core.data.examples import Data, batches_of, write_examples
+from core.data.prepare import Data, batches_of, write_examples
 from core.ground.lazy import tf
 from tests.worker_node.batches import Floats
 from worker_node.recordings import Standardization, WorkerWindows, standardized_channels

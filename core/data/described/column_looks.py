@@ -12,7 +12,7 @@ from core.data.described.description import AXES
 from core.data.described.moments import is_of_day, moment_of, patterns_of, seconds_of
 from core.data.described.sheet import Sheet
 from core.data.described.sources import says_source
-from core.data.number_words import is_missing, number
+from core.data.recordings import is_missing, number
 from core.ground.plausible import LEAST_HZ, MOST_HZ, UNITS_OF_TIME, mean_magnitude
 
 MOST_CLASSES = 50

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.described.series import NO_LABEL, Stretch
+from core.data.intake import SPARSE
 from core.data.recordings import Cutting
-from core.data.resampling import SPARSE
-from core.data.window_groups import Pair
+from core.data.windows import Pair
 
 AT_ONCE = 1024
 """Windows that are gathered at a time."""

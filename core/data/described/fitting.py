@@ -12,7 +12,7 @@ from core.data.described.path_pattern import PathPattern
 from core.data.described.session_rows import rows_of_sensor
 from core.data.described.sheet import sheets_of
 from core.data.described.text_rows import Damage
-from core.data.resampling import rate_of
+from core.data.intake import rate_of
 from core.ground.errors import DataError
 from core.ground.plausible import times_problem
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from core.data.described.channels import signals_of
 from core.data.described.description import UNITS, RecordingFormat
 from core.data.signals import SIZE_PROBLEMS
-from core.data.window_units import Implausible, UnitsLook, ended
+from core.data.windows import Implausible, UnitsLook, as_sentence
 from core.ground.errors import DataError
 
 BLOCK = 128
@@ -41,7 +41,7 @@ class Judge:
     def refuse(self, path: Path) -> None:
         """Raises DataError for the first sensor that looks wrong."""
         for first, *other_problems in self._by_name():
-            wrong = ended(f"{self._problem_in_words(first)}{_also(len(other_problems))}")
+            wrong = as_sentence(f"{self._problem_in_words(first)}{_also(len(other_problems))}")
             raise DataError(
                 f"{path}: {wrong} Give {first.give}: correct `unit` or"
                 " `gravity`, or convert or leave out what is otherwise"

@@ -24,7 +24,7 @@ from core.data.archive import (
 )
 from core.data.described.description import WORD, RecordingFormat
 from core.data.described.path_pattern import PathPattern, only
-from core.data.reader import RESOURCE_FORKS
+from core.data.source import RESOURCE_FORKS
 from core.ground.errors import DataError
 
 DEEPEST = 3

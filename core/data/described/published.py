@@ -9,13 +9,13 @@ import numpy as np
 
 from core.data.archive import FolderTree, Tree
 from core.data.batch import Batch, Batches, Examples
-from core.data.dataset import HeldOut
 from core.data.described import reader
 from core.data.filters import NINE_CHANNELS
-from core.data.reader import Reader, open_set
 from core.data.recordings import Cutting, Report
 from core.data.signals import Signals
-from core.data.table import ACTIVITIES, activity_labels, integers_of
+from core.data.source import Reader, open_set
+from core.data.split import HeldOut
+from core.data.uci_har import ACTIVITIES, activity_labels, integers_of
 from core.ground.errors import DataError
 
 ACTIVITY_NAMES = (

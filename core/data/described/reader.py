@@ -19,15 +19,15 @@ from core.data.described.description import RecordingFormat, plain
 from core.data.described.known_formats import BESIDE
 from core.data.described.members import sheaves
 from core.data.described.sessions import Sessions
-from core.data.reader import Reader
 from core.data.recordings import Cutting, Report, check_window
-from core.data.window_groups import (
+from core.data.source import Reader
+from core.data.windows import (
     IN_TIME,
     LastWindows,
     RandomWindows,
     WholeGroups,
     WindowCounts,
-    chosen,
+    chooser_of_test,
     refuse_other_groups,
 )
 from core.ground.errors import DataError
@@ -57,7 +57,7 @@ def read(opened: Path | FolderTree, cutting: Cutting, report: Report) -> Example
             f" label, the longest has {cuts.longest}; set jobs.train.data.window_steps to that or"
             f" less, or look at what was read: {recordings.note(cuts.sparse)}"
         )
-    test = chosen(path, counted, cutting, form.test_people)
+    test = chooser_of_test(path, counted, cutting, form.test_people)
     note = f"{test.held_out.note}; {recordings.note(cuts.sparse)}"
     return Examples(
         Batches(_batches(cuts, counted, test), counted.rows),

@@ -11,7 +11,7 @@ from core.data.described.description import RecordingFormat
 from core.data.described.members import Member, sheaves
 from core.data.described.session_rows import rows_of
 from core.data.described.text_rows import Damage
-from core.data.inputs import OF_NINE_CHANNELS, Taken, taken, takes_nine
+from core.data.filters import OF_NINE_CHANNELS, InputMapping, input_mapping, takes_nine
 from core.data.signals import Signals
 from core.ground.errors import DataError, UsageError
 
@@ -43,22 +43,24 @@ def readings(
         )
     mixing = form.mixing
     for rows in rows_of(recordings[0], form, damage, unlabelled=True):
-        values = inputs.of(rows.values @ mixing)
+        values = inputs.applied_to(rows.values @ mixing)
         yield np.concatenate([rows.times[:, np.newaxis], values], axis=1)
     damage.refuse(form.bad_lines)
 
 
-def _of_model(source: Path, form: RecordingFormat, model: Signals) -> tuple[RecordingFormat, Taken]:
+def _of_model(
+    source: Path, form: RecordingFormat, model: Signals
+) -> tuple[RecordingFormat, InputMapping]:
     """Return the format without sensors that the model does not take, and how its inputs follow."""
     if takes_nine(model):
         pair = first_vectors(source, form, "label it with another model")
         names = tuple(name for sensor in pair for name in sensor.channels)
         form = form.narrowed(names)
         places = tuple(form.channel_names.index(name) for name in names)
-        return form, Taken(places, (1.0,) * len(OF_NINE_CHANNELS.channels))
+        return form, InputMapping(places, (1.0,) * len(OF_NINE_CHANNELS.channels))
     try:
-        taken(signals_of(form), model)
+        input_mapping(signals_of(form), model)
         form = form.narrowed(model.channels)
-        return form, taken(signals_of(form), model)
+        return form, input_mapping(signals_of(form), model)
     except UsageError as problem:
         raise DataError(f"{source}: {problem}") from None

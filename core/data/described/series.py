@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from core.data.described.channels import MadeChannels
 from core.data.described.sources import DOUBLED, doubled
 from core.data.described.spool import Spool, SpooledRows
-from core.data.intake import GoodReadings, InputFault, Intake
-from core.data.resampling import SPARSE, Resampler
+from core.data.intake import SPARSE, GoodReadings, InputFault, Intake, Resampler
 from core.ground.errors import DataError
 from core.ground.plausible import UNITS_OF_TIME, times_problem
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.alike import refuse_alike, refuse_doubtful
 from core.data.described.channels import MadeChannels
 from core.data.described.description import RecordingFormat
 from core.data.described.intervals import Intervals
@@ -19,9 +18,9 @@ from core.data.described.series import NO_LABEL, RecordedSeries, Series, Stretch
 from core.data.described.session_rows import places_by, rows_of
 from core.data.described.spool import Spool
 from core.data.described.text_rows import Damage, Rows
-from core.data.recordings import Report
-from core.data.resampling import rate_of
-from core.data.window_groups import Pair
+from core.data.intake import rate_of
+from core.data.recordings import Report, refuse_alike, refuse_doubtful
+from core.data.windows import Pair
 from core.ground.errors import DataError
 
 MOST_SESSIONS = 100_000

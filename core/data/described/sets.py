@@ -22,9 +22,9 @@ from core.data.described.cuts import Cuts
 from core.data.described.description import ChannelForm, RecordingFormat, plain
 from core.data.described.known_formats import described, document, validated
 from core.data.described.reader import gathered
-from core.data.reader import Reader
 from core.data.recordings import Cutting, Report, check_window, one_class, silent
-from core.data.window_groups import Pair, WholeGroups, WindowCounts
+from core.data.source import Reader
+from core.data.windows import Pair, WholeGroups, WindowCounts
 from core.documents.section import Names, Section, Text, invalid
 from core.ground.errors import DataError
 

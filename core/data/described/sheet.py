@@ -25,7 +25,7 @@ from core.data.described.members import Member
 from core.data.described.parquet_rows import table_of
 from core.data.described.sources import MOST_SOURCES
 from core.data.described.text_bytes import lines_of
-from core.data.number_words import is_number, no_number
+from core.data.recordings import is_number, no_number
 from core.ground.errors import DataError
 from core.ground.files import parsed_json
 

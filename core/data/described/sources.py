@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.number_words import is_number
+from core.data.recordings import is_number
 
 Numbers = NDArray[np.float64]
 

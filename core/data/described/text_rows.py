@@ -24,7 +24,7 @@ from core.data.described.description import RecordingFormat
 from core.data.described.members import Member
 from core.data.described.moments import is_of_day, moment_of, seconds_of, zone_of
 from core.data.described.text_bytes import TextBytes, header_of, lines_of
-from core.data.number_words import no_number, number
+from core.data.recordings import no_number, number
 from core.ground.errors import DataError
 
 AT_ONCE = 512

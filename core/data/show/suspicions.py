@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from core.data.described.description import RecordingFormat
-from core.data.resampling import SPARSE
+from core.data.intake import SPARSE
 from core.data.show.looks import SessionLook
 from core.ground.plausible import times_problem
 

@@ -12,7 +12,7 @@ import pydantic_core
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from core.control.door import RateLimitedLog
-from core.data.inputs import inputs_of
+from core.data.filters import inputs_of
 from core.exported.description import labels_of
 from core.ground.errors import UsageError
 from recognise.service.limits import RequestError, bad

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from core.data import intake
-from core.data.inputs import inputs_of, of_device
+from core.data.filters import inputs_of, signals_of_device
 from core.data.signals import ACCELERATION, MAGNETIC, ROTATION, Signals
 from core.exported.description import Description
 from core.ground.errors import UsageError, reason_of
@@ -126,7 +126,7 @@ class Query(BaseModel):
         beside = sensors_beside(signals_of(description))
         units = [self.acceleration_unit, *(BESIDE[kind][1] for kind in beside)]
         try:
-            signals = of_device(signals_of(description), (ACCELERATION, *beside), units)
+            signals = signals_of_device(signals_of(description), (ACCELERATION, *beside), units)
         except UsageError as problem:
             raise bad(str(problem)) from None
         stream_settings = self.model_dump(exclude={"platform"})

@@ -10,7 +10,7 @@ import core.engine.runtime  # noqa: F401
 from cluster.apps.app import load
 from cluster.apps.app_network import AppNetwork, Kind
 from cluster.apps.networks import network_of
-from core.data.examples import batches_of, write_examples
+from core.data.prepare import batches_of, write_examples
 from core.ground.errors import UsageError
 from core.ground.lazy import keras
 from tests.cluster.apps.kit import kinds

@@ -11,7 +11,7 @@ from cluster.apps.app import App, load
 from cluster.apps.app_network import Kind
 from cluster.apps.networks import network_of
 from core.data import Dataset, open_prepared, prepare
-from core.data.examples import batches_of, write_examples
+from core.data.prepare import batches_of, write_examples
 from core.data.source import Source
 from core.ground.lazy import tf
 from core.inventory.training import TrainJob

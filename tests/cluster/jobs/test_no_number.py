@@ -18,7 +18,7 @@ from cluster.jobs.fit import Fit, Plan, is_better
 from cluster.jobs.fold_judge import judged
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.training import Trainer
-from core.data.folds import Fold
+from core.data.split import Fold
 from core.engine.workers import Outcome
 from core.ground.lazy import keras, tf
 from core.inventory.training_sections import EarlyStopping

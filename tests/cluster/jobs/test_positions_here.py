@@ -8,7 +8,7 @@ import pytest
 from cluster.apps.app import App, load
 from cluster.apps.app_network import Kind
 from cluster.apps.networks import network_of
-from core.data.examples import batches_of, write_examples
+from core.data.prepare import batches_of, write_examples
 from core.ground.lazy import tf
 from tests.cluster.apps import tagger
 from tests.cluster.jobs.steps_here import agreed, job_of, trained

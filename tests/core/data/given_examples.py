@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from core.data import Dataset, examples
+from core.data import Dataset
 from core.data.batch import Examples
-from core.data.examples import Data, batches_of
+from core.data.prepare import Data, batches_of, write_prepared
 from core.data.recordings import Report, silent
 from core.data.store import Origin
 
@@ -39,4 +39,4 @@ def written(
 ) -> Dataset:
     batches, labels = batches_of(given, task)
     made = Examples(batches, task, labels, standardized)
-    return examples.written(made, cache, None, Origin(name, source), report)
+    return write_prepared(made, cache, None, Origin(name, source), report)

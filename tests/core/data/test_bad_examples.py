@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.data.examples import Batch, Data
+from core.data.prepare import Batch, Data
 from tests.core.data.desk import refused, words, wrong
 from tests.core.data.given_examples import CLASSES, IMAGES, TAGS, cut, data, written
 from tests.core.data.npz_files import Arrays, changed

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.data import bounded
-from core.data.batch import Batch
-from core.data.bounded import Bound
+from core.data import batch
+from core.data.batch import Batch, Bound
 from core.data.given import Data, batches_of
 from tests.core.data.desk import refused
 
@@ -48,7 +47,7 @@ def endless() -> Iterator[Any]:
 def drawn(folder: Path, most_bytes: int, x: Any, said: list[str] | None = None) -> list[Batch]:
     batches, _ = batches_of(x if isinstance(x, Data) else Data(x, x_test=iter([PAIR])))
     say = (said if said is not None else []).append
-    return list(Bound(most_bytes, KEY, folder).of(batches, "app.py: data()", say))
+    return list(Bound(most_bytes, KEY, folder).bounded(batches, "app.py: data()", say))
 
 
 def test_a_generator_without_an_end_is_refused_with_the_key_to_set(tmp_path: Path) -> None:
@@ -66,7 +65,7 @@ def test_it_leaves_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_long_one_that_ends_is_heard_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded, "SAY_SECONDS", 0.0)
+    monkeypatch.setattr(batch, "SAY_SECONDS", 0.0)
     said: list[str] = []
     batches = drawn(tmp_path, 10**9, itertools.repeat(PAIR, 5000), said)
     assert sum(len(batch.x) for batch in batches) == 5001

@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 from scipy import sparse
 
-from core.data.containers import plain, refuse_other_columns, refuse_other_rows
-from core.data.examples import Batch, Data, batches_of, write_examples
+from core.data.prepare import Batch, Data, batches_of, write_examples
+from core.data.stored_values import plain, refuse_other_columns, refuse_other_rows
 from core.ground.lazy import tf
 from pscluster.app_folder import arrays_of
 from tests.core.data.desk import refused, words

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from core.data import split_validation
-from core.data.examples import Data
+from core.data.prepare import Data
 from core.ground.errors import DataError
 from tests.core.data.desk import Desk, has
 from tests.core.data.given_examples import written

@@ -11,7 +11,7 @@ import pytest
 
 from core.data import open_prepared
 from core.data.dataset import Array
-from core.data.examples import Batch, Data
+from core.data.prepare import Batch, Data
 from core.ground.lazy import tf
 from tests.core.data.desk import has
 from tests.core.data.given_examples import CLASSES, IMAGES, RANDOM, TAGS, WORDS, cut, data, written

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.data.folds import folds_of
+from core.data.split import folds_of
 from tests.core.data.desk import refused, wrong
 
 people = st.lists(st.integers(0, 30), min_size=2, max_size=80).filter(

@@ -17,8 +17,8 @@ import json, resource, sys
 from pathlib import Path
 import numpy as np
 from core.data import find_source, prepare
-from core.data.examples import Data, batches_of, write_examples
-from core.data.reader import READERS
+from core.data.prepare import Data, batches_of, write_examples
+from core.data.source import READERS
 
 list(READERS.values())
 lines = open("/proc/self/status")

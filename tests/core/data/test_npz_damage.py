@@ -150,7 +150,7 @@ def test_what_the_memory_does_not_take_is_one_line(
 def test_a_set_that_would_fill_the_disk_is_refused_before(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.data.columns.LOOK_BYTES", 1000)
+    monkeypatch.setattr("core.data.store.LOOK_BYTES", 1000)
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=65 << 20))
     x = np.arange(18 * 2**17, dtype=np.float32).reshape(18, -1)
     with refused("cannot be written (No space left on device)"):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.data.filters import CHANNELS, UNITS
+from core.data.filters import CHANNELS, NINE_UNITS
 from core.ground.plausible import acceleration_problem, rotation_problem
 from tests.core.data.desk import Desk, has
 from tests.core.data.makers import Files, hapt_files, table, uci_har_files, windows_table
@@ -85,7 +85,7 @@ def test_acceleration_without_gravity_is_refused_wherever_its_channels_stand(des
 def test_windows_in_units_that_their_file_states_are_taken_as_they_are(
     desk: Desk, unit: str, factor: float
 ) -> None:
-    units = tuple(stated.replace("g", unit) for stated in UNITS)
+    units = tuple(stated.replace("g", unit) for stated in NINE_UNITS)
     has(desk.read("mine.npz", npz(factor, 1.0, units=units)), units=units)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.synthetic_hhar import write_hhar
 from core.data import Dataset
-from core.data.examples import Data
+from core.data.prepare import Data
 from core.data.show.page import page
 from core.data.show.portrait import MOST_GROUPS, portrait_of
 from core.data.show.terminal import BLOCKS, PLAIN, lines, sparkline

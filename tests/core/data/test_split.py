@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.data import split_validation
-from core.data.folds import folds_of
-from core.data.split import held_out_whole
+from core.data.split import folds_of, held_out_whole
 from tests.core.data.desk import refused, wrong
 
 SUBJECTS = np.repeat(np.array([3, 5, 8, 13], dtype=np.int32), 5)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from core.data import Dataset, Source, open_prepared, prepare
-from core.data.store import PARTIAL
+from core.ground.files import PARTIAL
 from tests.core.data.desk import Desk, has, refused, says
 from tests.core.data.makers import uci_har_files
 from tests.core.data.npz_files import cut_arrays
@@ -190,9 +190,9 @@ def test_of_two_that_prepare_at_once_a_killed_one_is_swept_and_the_others_end_wi
             assert process.stdout.readline() == "writing\n"
         killed.send_signal(signal.SIGKILL)
         killed.wait()
-        assert len(list(desk.cache.glob(f"{PARTIAL}*"))) == 3
+        assert len(list(desk.cache.glob(f"*{PARTIAL}"))) == 3
         dataset = desk.read(folder)
-        left = {path.name for path in desk.cache.glob(f"{PARTIAL}*")}
+        left = {path.name for path in desk.cache.glob(f"*{PARTIAL}")}
         assert len(left) == 2
         assert not any(f"@{killed.pid}-" in name for name in left)
         outputs = {process.communicate("\n" * 10)[0].split()[-1] for process in (one, other)}

@@ -10,7 +10,7 @@ from tests.core.data.desk import Desk, refused
 
 @pytest.fixture(scope="module")
 def recordings() -> Recordings:
-    return synthetic.read(None, Cutting(128, 64, 0), silent)
+    return synthetic.read_synthetic(None, Cutting(128, 64, 0), silent)
 
 
 def test_every_person_does_every_activity_and_is_in_one_set(recordings: Recordings) -> None:

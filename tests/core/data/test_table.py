@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.data.table import lines_of_rows, parse_table
+from core.data.uci_har import lines_of_rows, parse_table
 from core.ground.errors import DataError
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from core.inventory import TrainJob
 from core.inventory.training_sections import RECIPES, apart_from_recipe
-from experiments.tables.paper import paper_table
+from experiments.tables.measured import paper_table
 from tests.tables import table
 
 

@@ -15,7 +15,7 @@ from core.data.described.path_pattern import PathPattern, only
 from core.data.described.session_rows import rows_of as rows_read
 from core.data.described.text_rows import Damage
 from core.data.show.recording import look_at
-from core.data.window_groups import LastWindows, Pair, WindowCounts
+from core.data.windows import LastWindows, Pair, WindowCounts
 from tests.core.data.described.movement import (
     AXES,
     DESCRIBED_SO,

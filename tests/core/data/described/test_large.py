@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 import core.data.described.reader, core.documents.yaml_document
 from core.data import prepare
-from core.data.reader import READERS
+from core.data.source import READERS
 from core.data.source import DESCRIBED, Source
 
 list(READERS.values())

@@ -12,7 +12,7 @@ import pytest
 
 from core.data import prepare
 from core.data.described.known_formats import described
-from core.data.filters import CHANNELS, UNITS, channels_by
+from core.data.filters import CHANNELS, NINE_UNITS, channels_by
 from core.data.recordings import Cutting, cut
 from core.data.source import DESCRIBED, Source, find_source
 from core.ground.errors import DataError
@@ -166,7 +166,7 @@ def test_the_nine_channels_are_those_of_a_plain_filter(tmp_path: Path) -> None:
     folder = one_file(tmp_path / "own")
     for filters in ("two-way", "causal"):
         found = windows_of(folder, nine_channels=True, filters=filters)
-        assert (found.channel_names, found.units) == (CHANNELS, UNITS)
+        assert (found.channel_names, found.units) == (CHANNELS, NINE_UNITS)
         assert (found.sampling_hz, found.filters) == (50.0, filters)
         rows = [row for row in EVERYONE if row["person"] == "anna"]
         values = np.array([[row[axis] for axis in AXES] for row in rows])

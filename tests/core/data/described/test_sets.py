@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from core.data import Dataset, prepare
-from core.data.folds import folds_of
 from core.data.source import find_source
+from core.data.split import folds_of
 from tests.core.data.described.test_known_formats import BY_NAME, sample
 from tests.core.data.desk import refused
 from tests.tables import table
