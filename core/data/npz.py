@@ -274,7 +274,7 @@ class Npz(Reader):
     accepted = "an .npz with x_train, y_train, x_test and y_test"
     is_what = (
         "[your own windows](#your-own-windows-in-an-npz): any length, channels and classes; or "
-        "[arrays of any shape](data-formats.md#in-an-npz)"
+        "[arrays of any shape](#in-an-npz)"
     )
     windows_are_cut = "by you"
     marker = None

@@ -15,7 +15,7 @@ from tests.core.data.desk import Desk, has
 from tests.core.data.given_examples import written
 from tests.ran import PROJECT, python
 
-FORMATS = (PROJECT / "docs" / "data-formats.md").read_text(encoding="utf-8")
+PAGE = (PROJECT / "docs" / "data.md").read_text(encoding="utf-8")
 
 
 def block(page: str, language: str) -> str:
@@ -25,8 +25,7 @@ def block(page: str, language: str) -> str:
 
 
 def test_the_worked_example_runs_as_printed_and_is_accepted(desk: Desk) -> None:
-    example = block((PROJECT / "docs" / "data.md").read_text(encoding="utf-8"), "python")
-    python("-c", example, folder=desk.folder)
+    python("-c", block(PAGE, "python"), folder=desk.folder)
     dataset = desk.read("exercises.npz")
     labels = ("rest", "row", "skip", "jump")
     has(dataset, name="exercises", input_shape=(64, 6), labels=labels)
@@ -51,4 +50,4 @@ CLASSES = [*range(10), *range(7), 12, 0, 1]
 def test_the_lines_of_the_page_are_what_is_said(tmp_path: Path, wrong: Data) -> None:
     with pytest.raises(DataError) as caught:
         written(wrong, tmp_path)
-    assert f"\n{caught.value}\n" in FORMATS
+    assert f"\n{caught.value}\n" in PAGE
