@@ -54,7 +54,7 @@ A new `name` for `model`, `optimizer` or `schedule` forgets the knobs the file g
 
 [`jobs.train.recipe`](jobs.md#recipes) gives the keys that `jobs.train` leaves out. The tables below
 have the defaults of `shipped`. `thesis` is the 2019 thesis, `kimm` Kimm and Paik, `kth` [KTH's
-network](kth.md) on HHAR; where they differ:
+network](../experiments/pages/kth.md) on HHAR; where they differ:
 
 {recipes}
 

@@ -1,4 +1,4 @@
-"""What the networks reach on HAPT: the tables of docs/results.md, from the results of trainings."""
+"""What the networks reach on HAPT: the tables of pages/results.md, from trainings' results."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev

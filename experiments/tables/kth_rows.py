@@ -1,6 +1,6 @@
 """KTH's figures beside our trainings of its network.
 
-The rows of docs/kth.md.
+The rows of experiments/pages/kth.md.
 """
 
 from collections.abc import Mapping
