@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+from sphinx.application import Sphinx
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from core import __version__ as release
 
@@ -27,6 +29,6 @@ pygments_style = "tango"
 pygments_dark_style = "monokai"
 
 
-def setup(app):
+def setup(app: Sphinx) -> None:
     """Read pages from the project's folder: links lead from docs/ to the pages beside it."""
     app.srcdir = app.srcdir.parent
