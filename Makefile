@@ -121,7 +121,7 @@ format: .venv  ## rewrites the sources as `make check` requires
 	@.venv/bin/ruff format .
 	@.venv/bin/clang-format -i kernels/native/*
 
-docs: .venv  ## docs/_build/html, warnings are errors
+docs: .venv  ## docs/_build/html/docs/index.html, warnings are errors
 	@.venv/bin/sphinx-build -W --keep-going --quiet -b html docs docs/_build/html
 
 bench: .venv  ## the quick benchmarks, one JSON object each (BENCHMARKS="wire memory")

@@ -1,4 +1,4 @@
 """Benchmarks: `python -m benchmarks.NAME [--quick] [--json]`.
 
-docs/performance.md has the results.
+experiments/pages/performance.md has the results.
 """

@@ -1,7 +1,9 @@
-"""How Sphinx builds these pages: `make docs`, warnings are errors."""
+"""How Sphinx builds these pages and those of the results: `make docs`, warnings are errors."""
 
 import sys
 from pathlib import Path
+
+from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from core import __version__ as release
@@ -12,7 +14,9 @@ project_copyright = "the pscluster authors, Apache License 2.0"
 
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build"]
+root_doc = "docs/index"
+include_patterns = ["docs/**", "experiments/pages/**"]
+exclude_patterns = ["docs/_build", ".*", "runs"]
 nitpicky = True
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
@@ -23,3 +27,8 @@ html_title = f"pscluster {release}"
 html_show_sourcelink = False
 pygments_style = "tango"
 pygments_dark_style = "monokai"
+
+
+def setup(app: Sphinx) -> None:
+    """Read pages from the project's folder: links lead from docs/ to the pages beside it."""
+    app.srcdir = app.srcdir.parent

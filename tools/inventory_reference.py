@@ -52,9 +52,9 @@ A new `name` for `model`, `optimizer` or `schedule` forgets the knobs the file g
 
 ## Recipes
 
-[`jobs.train.recipe`](jobs.md#recipes) gives the keys that `jobs.train` leaves out. The tables below
+[`jobs.train.recipe`](jobs.md#recipes) gives the keys that `jobs.train` leaves out. The lists below
 have the defaults of `shipped`. `thesis` is the 2019 thesis, `kimm` Kimm and Paik, `kth` [KTH's
-network](kth.md) on HHAR; where they differ:
+network](../experiments/pages/kth.md) on HHAR; where they differ:
 
 {recipes}
 
@@ -69,7 +69,8 @@ agree. Refused are an address or a port used twice; a loopback address among sev
 so a host name that resolves to 127.0.1.1; with `connection: local`, an address that is not this
 machine's; and a public address unless `allow_public: true`.
 
-A key that is a section by itself has its meaning at the section's own heading.
+In brackets stand a key's values and, behind `;`, its default. A key that is a section by itself has
+its meaning at the section's own heading.
 """
 
 
@@ -108,7 +109,7 @@ def _plain(value: Any) -> str:
 def _section(
     section: type[Section], path: str, title: str, shown: dict[str, str] | None = None
 ) -> list[str]:
-    """Return a section's heading and table, then those of the sections in it.
+    """Return a section's heading and keys, then those of the sections in it.
 
     `shown` has the rows of the other networks, codecs ... that one key chooses among, with the name
     of the one that has the row: a row stands once.
@@ -121,7 +122,7 @@ def _section(
         key = key_of(name, field)
         sections = [found for found in sections_in(field.annotation) if found.model_fields]
         meaning = _meaning(field, sections)
-        row = f"| `{key}` | {_kind_and_default(field, sections)} | {meaning} |"
+        row = f"- `{key}` ({_kind_and_default(field, sections)}): {meaning}"
         if shown is None:
             if meaning:
                 rows.append(row)
@@ -138,7 +139,7 @@ def _section(
     for other, keys in elsewhere.items():
         lines += [f"As with `name: {other}`: {', '.join(keys)}.", ""]
     if rows:
-        lines += ["| key | value, default | meaning |", "|---|---|---|", *rows, ""]
+        lines += [*rows, ""]
     choices: dict[str, dict[str, str]] = {}
     for found, paths in below.items():
         among: dict[str, str] | None = None
@@ -170,7 +171,7 @@ def _summary(section: type[Section]) -> list[str]:
 def _meaning(field: FieldInfo, sections: list[type[Section]]) -> str:
     """Return what a key means, empty where the heading of its section says it."""
     if field.description:
-        return field.description.replace("|", "\\|")
+        return field.description
     if sections[1:]:
         return "by its key `name`"
     return ""

@@ -23,7 +23,7 @@ KEYS: Successors = {
     ),
     "signing_key": "leave it out: nodes compare each file with its SHA-256 instead",
     "former_signing_key": "leave it out: nodes compare each file with its SHA-256 instead",
-    "references": "leave it out: docs/tables.md and the pages below it have the papers' tables",
+    "references": "leave it out: experiments/pages/tables.md links to the papers' tables",
     "shadow_seconds": _WATCH,
     "least_agreement": _WATCH,
 }

@@ -1,7 +1,7 @@
 """The thesis's family: per layer parallel cells, a projection with ReLU and an LSTM, summed.
 
-After the public code the thesis builds on, HAR-stacked-residual-bidir-LSTMs; `docs/models.md` lists
-where this deviates from it and why.
+After the public code the thesis builds on, HAR-stacked-residual-bidir-LSTMs;
+`experiments/pages/tables-thesis.md` lists where this deviates from it and why.
 """
 
 from dataclasses import dataclass

@@ -28,7 +28,8 @@ four slots, and in sixteen of `sync` (`python -m benchmarks.memory`; x86-64, TF 
 
 _BYTES_OF_ELEMENT = 4
 IDLE_MEGABYTES = 88
-"""Anonymous memory of a role that waits, its TensorFlow server above all (docs/performance.md)."""
+"""Anonymous memory of a role that waits, its TensorFlow server above all; measured in
+experiments/pages/performance.md."""
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,13 @@ SERVER_BYTES = 101 * MEGABYTE
 WORKER_BYTES = 110 * MEGABYTE
 COORDINATOR_BYTES = 50 * MEGABYTE
 """Anonymous memory beside what depends on the app: of a server and a worker that a job has begun on
-(idle they take 88 MB, docs/performance.md), and of a coordinator over the measured process: what
-serves roles, metrics and page."""
+(idle they take 88 MB, experiments/pages/performance.md), and of a coordinator over the measured
+process: what serves roles, metrics and page."""
 COPIES_ON_A_SERVER = 4
 """Vectors under way in a parameter server: what is encoded, sent, received and decoded at the same
 time."""
 CALL_SECONDS = 0.002
-"""Time of an update on the coordinator (docs/performance.md); `sync` and `allreduce` wait for it,
+"""Time of an update on the coordinator (experiments/pages/performance.md); `sync` and `allreduce` wait for it,
 and so does a worker between two updates of its own."""
 _BOARDS = (512, 1024, 2048, 4096, 8192, 16384)
 """Megabytes of memory that boards have."""

@@ -1,4 +1,4 @@
-"""What the networks reach on HAPT: the tables of docs/results.md, from the results of trainings.
+"""What the networks reach on HAPT: the tables of experiments/pages/results.md.
 
 Kimm's tables stand beside ours: the layers, and accuracy and time of our repeats.
 """

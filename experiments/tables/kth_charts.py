@@ -1,4 +1,4 @@
-"""KTH's figures beside our trainings of its network: rows of docs/kth.md, and two charts.
+"""KTH's figures beside our trainings of its network: rows of pages/kth.md, and two charts.
 
 The charts, theirs above ours, are SVG files of docs/images: training time and accuracy by updates.
 Each panel has three groups of bars, by updates, and a place in each group for every setup, so that

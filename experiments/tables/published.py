@@ -1,4 +1,4 @@
-"""The papers' tables beside ours, and our own results, in docs/.
+"""The papers' tables beside ours, and our own results, in pages/.
 
 `python -m experiments.tables.published --write` saves them.
 
@@ -53,7 +53,7 @@ from experiments.tables.measured import (
     with_legend,
 )
 
-DOCS = ROOT / "docs"
+PAGES = ROOT / "experiments/pages"
 EPOCHS_THERE = 250
 WINDOWS_THERE = 7352
 """Windows of the thesis's printed configuration, for its time a window."""
@@ -304,13 +304,13 @@ def pages() -> dict[str, str]:
     """
     texts: dict[str, str] = {}
     for name, (page, part) in PARTS.items():
-        text = texts.get(page) or (DOCS / page).read_text(encoding="utf-8")
+        text = texts.get(page) or (PAGES / page).read_text(encoding="utf-8")
         begin = f"<!-- {name}: made by experiments/tables/published.py -->\n\n"
         end = "\n\n<!-- end -->"
         marked = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
         if not marked.search(text):
             raise ValueError(
-                f"docs/{page}: expected a line {begin.strip()!r} and below it {end.strip()!r}"
+                f"pages/{page}: expected a line {begin.strip()!r} and below it {end.strip()!r}"
             )
         section = begin + part() + end
         texts[page] = marked.sub(section.replace("\\", r"\\"), text, count=1)
@@ -322,7 +322,7 @@ def stale() -> dict[str, str]:
     return {
         name: text
         for name, text in pages().items()
-        if not (path := DOCS / name).exists() or path.read_text(encoding="utf-8") != text
+        if not (path := PAGES / name).exists() or path.read_text(encoding="utf-8") != text
     }
 
 
@@ -338,10 +338,10 @@ def main() -> int:
     stale_pages = stale()
     for name, text in stale_pages.items():
         if write:
-            (DOCS / name).write_text(text, encoding="utf-8")
+            (PAGES / name).write_text(text, encoding="utf-8")
         else:
             say(
-                f"docs/{name}: not up to date - run python -m experiments.tables.published --write",
+                f"{name}: not up to date - run python -m experiments.tables.published --write",
                 error=True,
             )
     if stale_pages and not write:

@@ -62,6 +62,6 @@ def test_a_row_is_one_of_the_52_runs_and_another_is_refused() -> None:
 def test_a_page_without_its_marks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("tables.md", "tables-thesis.md", "tables-kimm.md", "kth.md", "results.md"):
         (tmp_path / name).write_text("nothing")
-    monkeypatch.setattr(published, "DOCS", tmp_path)
-    with pytest.raises(ValueError, match=r"docs/tables\.md: expected a line"):
+    monkeypatch.setattr(published, "PAGES", tmp_path)
+    with pytest.raises(ValueError, match=r"pages/tables\.md: expected a line"):
         pages()

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.sources
 WIDTH = 100
 ENTRY_WIDTH = 140
 LONG_WORDS = 12
-BY_A_PROGRAM = ("docs/inventory.md",)
-"""Written whole by a program, `tools.inventory_reference`."""
-PAGES = sorted(path for path in (PROJECT / "docs").rglob("*.md") if "_build" not in path.parts)
+BY_A_PROGRAM = ("docs/inventory.md", "docs/metrics.md")
+"""Written whole by programs, `tools.inventory_reference` and `tools.metrics_reference`."""
+PAGES = sorted([*PROJECT.glob("docs/**/*.md"), *PROJECT.glob("experiments/pages/*.md")])
 HAND_WRITTEN = [path for path in PAGES if name(path) not in BY_A_PROGRAM]
 BESIDE = [PROJECT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")]
 

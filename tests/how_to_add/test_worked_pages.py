@@ -59,7 +59,7 @@ def test_an_alert(tmp_path: Path) -> None:
 def test_a_metric_with_its_place_on_page_report_and_dashboard(tmp_path: Path) -> None:
     works("metric.md", tmp_path)
     assert (
-        "| `pscluster_train_precision_macro_ratio` | gauge |"
+        "- `pscluster_train_precision_macro_ratio` (gauge): "
         in (tmp_path / "docs/metrics.md").read_text()
     )
     (tmp_path / "shown.py").write_text(SHOWN)
