@@ -21,8 +21,7 @@ from cluster.apps.private_copy import remove_copies
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.run_log import SPEAKER, JobLogging
 from core.control.door import raise_limit
-from core.control.own_state import adopt
-from core.control.token import take
+from core.control.own_state import adopt, take
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import read_json
 from core.ground.shell import reached_directly

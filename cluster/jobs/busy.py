@@ -10,9 +10,8 @@ from typing import Any
 from cluster.jobs.roles import BUILD, CORES, CPU, of_all, role_metrics
 from core.ground.errors import ClusterError
 from core.inventory import Inventory, Task
-from core.metrics.accelerator import Gpu, GpuCollector
-from core.metrics.instruments import Identity
-from core.metrics.processor import processor, usable_cores
+from core.metrics.catalogue import Identity
+from core.metrics.process import Gpu, GpuCollector, processor, usable_cores
 from core.server.devices import visible_gpus
 
 log = logging.getLogger(__name__)

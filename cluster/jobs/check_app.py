@@ -23,8 +23,7 @@ from core.inventory import Inventory, load
 from core.inventory.slots import auto_slots
 from core.inventory.training import TrainJob
 from core.logs.terminal import say
-from core.metrics.process import memory_bytes
-from core.metrics.processor import usable_cores
+from core.metrics.process import memory_bytes, usable_cores
 from core.status.parts import largest
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from core.engine.chaos import ChaosPlan
 from core.ground.errors import ClusterError, reason_of
 from core.ground.files import atomic_write, of_disk, write_refusal
 from core.inventory import Inventory
-from core.metrics.processor import processor
+from core.metrics.process import processor
 from core.metrics.standard import tensorflow_version
 from core.status.events import Ended, Event, Opened
 from core.status.parts import CLASSIFICATION

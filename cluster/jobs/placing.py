@@ -13,7 +13,7 @@ from core.engine.runtime import device
 from core.inventory.arithmetic import LIBRARY
 from core.inventory.slots import BatchSlots, on_devices
 from core.inventory.training import TrainJob
-from core.metrics.processor import usable_cores
+from core.metrics.process import usable_cores
 from core.models.native import OWN_THREADS
 
 

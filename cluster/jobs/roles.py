@@ -20,12 +20,12 @@ from prometheus_client.samples import Sample
 
 from core.control.actions import END
 from core.control.client import NoAnswerError, ask, key_of
-from core.control.rules import RUN
-from core.control.token import own_token
+from core.control.own_state import own_token
+from core.control.requests import RUN
 from core.engine.membership import Membership
 from core.ground.errors import ClusterError
 from core.inventory import Task
-from core.metrics.scrapes import UNCOUNTED
+from core.metrics import UNCOUNTED
 from core.status.events import RoleSeen
 
 log = logging.getLogger(__name__)

@@ -38,7 +38,7 @@ from core.ground.lazy import tf
 from core.inventory import Inventory, Task
 from core.inventory.devices import PROCESSORS, DeviceSettings
 from core.inventory.slots import cores_of_workers
-from core.metrics.processor import processor, usable_cores
+from core.metrics.process import processor, usable_cores
 from core.server.port_guard import PortGuard
 from core.server.probe import accepts, answering
 from core.server.sockets import check_free

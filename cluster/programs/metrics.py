@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 
 from cluster.jobs.job_metrics import OURS
 from cluster.programs.process import Usage
-from core.metrics.instruments import family
+from core.metrics.catalogue import family
 
 
 class ProgramMetrics(Collector):

@@ -4,8 +4,8 @@ import logging
 from contextlib import suppress
 
 from core.control.client import NoAnswerError, ask, key_of
+from core.control.own_state import own_token
 from core.control.server import PROCESS_HEADER
-from core.control.token import own_token
 from core.inventory import Inventory, Task
 
 log = logging.getLogger(__name__)

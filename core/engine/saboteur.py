@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Protocol
 
-from core.control.lines import ask_supervisor
+from core.control.client import ask_supervisor
 from core.engine.chaos import DELIVERY, Chaos, Fault, Strike
 
 log = logging.getLogger(__name__)

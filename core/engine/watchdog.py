@@ -42,7 +42,7 @@ import threading
 from pathlib import Path
 from typing import NoReturn
 
-from core.control.lines import ask_supervisor
+from core.control.client import ask_supervisor
 from core.engine.silence import SILENT_SECONDS, Silence
 from core.logs.terminal import say
 from core.server.probe import answering

@@ -10,12 +10,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from core import __version__
-from core.metrics.accelerator import Gpu, GpuCollector
-from core.metrics.filesystems import FilesystemCollector
-from core.metrics.instruments import Identity
-from core.metrics.node import NodeCollector, firmware
-from core.metrics.process import Cost, ProcessCollector
-from core.metrics.processor import processor
+from core.metrics.catalogue import Identity
+from core.metrics.node import FilesystemCollector, NodeCollector, firmware
+from core.metrics.process import Cost, Gpu, GpuCollector, ProcessCollector, processor
 from core.metrics.traffic import TrafficMeter
 
 TENSORFLOW_PACKAGES = ("tensorflow-cpu", "tensorflow")

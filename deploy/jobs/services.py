@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.apps.environments import local_environments, python_of
 from core.control.client import program
-from core.control.own_state import make
-from core.control.token import VARIABLE
+from core.control.own_state import VARIABLE, make
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import atomic_write, read_json
 from core.ground.locks import FileLock, LockHeldError, held_by
 from core.logs.terminal import say
-from core.metrics.scrapes import UNCOUNTED
+from core.metrics import UNCOUNTED
 from deploy.cluster.cluster import ManagedCluster
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.services import ClusterStatus

@@ -10,8 +10,7 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from core.control.door import listening
-from core.control.own_state import make, state_of_services
-from core.control.token import kept_token
+from core.control.own_state import kept_token, make, state_of_services
 from core.ground.children import Child, EndRequest
 from core.ground.errors import ClusterError, reason_of
 from deploy.common.interrupts import interruptible

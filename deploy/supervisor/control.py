@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from core.control.client import SupervisorConnection
 from core.control.door import RateLimitedLog
-from core.control.lines import SupervisorConnection
 from core.ground.errors import ClusterError
 from core.ground.files import parsed_json
 from deploy.cluster.services import ClusterStatus

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import h11
 
-from core.control.eviction import oldest_idle
+from core.control.door import oldest_idle
 from core.web.entrance import Entrance, HttpConnection
 from recognise.service.guard import STREAM
 from recognise.service.live.sockets import Sockets

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from core.control.own_state import make, state_of_services
-from core.control.token import kept_token
+from core.control.own_state import kept_token, make, state_of_services
 from core.ground.errors import ClusterError, UsageError, reason_of
 
 OTHERWISE = "work in another folder"

@@ -12,7 +12,7 @@ from cluster.apps.returned import bytes_back
 from cluster.programs.lead import Lead, RemoteProcess
 from cluster.programs.process import ProgramProcess
 from cluster.programs.roster import MARK_VARIABLE, TOKEN_VARIABLE
-from core.control.token import handed
+from core.control.own_state import handed
 from core.ground.errors import ClusterError
 
 MEMBER = "cluster.sweeps.driving.member"

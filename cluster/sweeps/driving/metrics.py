@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 
 from cluster.jobs.job_metrics import OURS, SELF
 from cluster.jobs.run_status import Now
-from core.metrics.instruments import family
+from core.metrics.catalogue import family
 
 
 class SweepMetrics(Collector):

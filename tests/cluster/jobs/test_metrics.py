@@ -22,12 +22,9 @@ from core.ground.errors import ClusterError
 from core.inventory import Task
 from core.inventory.extensions import CODECS
 from core.metrics import standard
-from core.metrics.accelerator import Gpu, GpuCollector
-from core.metrics.catalogue import Exporter, exported_by, metric
-from core.metrics.filesystems import FilesystemCollector
-from core.metrics.instruments import Identity
-from core.metrics.node import NodeCollector, Throttling
-from core.metrics.process import Cost
+from core.metrics.catalogue import Exporter, Identity, exported_by, metric
+from core.metrics.node import FilesystemCollector, NodeCollector, Throttling
+from core.metrics.process import Cost, Gpu, GpuCollector
 from core.status.events import (
     Advanced,
     Diverged,

@@ -9,8 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from core.control.own_state import adopt, make, state_of
-from core.control.token import NAME, VARIABLE, kept_token, own_token, read_token
+from core.control.own_state import (
+    NAME,
+    VARIABLE,
+    adopt,
+    kept_token,
+    make,
+    own_token,
+    read_token,
+    state_of,
+)
 from deploy.common.project import environment_for_any_folder
 
 
@@ -48,7 +56,8 @@ def test_a_coordinator_that_was_started_by_hand_finds_it(
 
 def test_a_token_that_was_taken_is_inherited_by_no_child() -> None:
     program = (
-        "import os, subprocess; from core.control.token import VARIABLE, handed, own_token, take;"
+        "import os, subprocess;"
+        "from core.control.own_state import VARIABLE, handed, own_token, take;"
         "take(); take(); print(own_token(), handed()[VARIABLE], flush=True);"
         "subprocess.run(['env'], check=True)"
     )

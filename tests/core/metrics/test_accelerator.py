@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from core.metrics import accelerator
-from core.metrics.accelerator import LONGEST_LOOK_SECONDS, Gpu, GpuCollector
-from core.metrics.instruments import Identity
+from core.metrics import process
+from core.metrics.catalogue import Identity
+from core.metrics.process import LONGEST_LOOK_SECONDS, Gpu, GpuCollector
 from tests.core.server.test_exporter import registered
 
 
@@ -55,7 +55,7 @@ def test_busy_seconds_add_up_and_a_late_look_counts_nothing() -> None:
 
 
 def test_its_thread_looks_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.metrics.accelerator.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("core.metrics.process.LOOK_SECONDS", 0.01)
     collector = GpuCollector(Identity("worker", 0), Gpu(0, Nvml(100)), "gpu:0")
     end = time.monotonic() + 60
     while not collector.busy_seconds:
@@ -87,7 +87,7 @@ def test_without_the_driver_or_the_gpu_there_are_no_figures(number: int) -> None
 def test_a_machine_without_the_library_has_every_other_figure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(accelerator, "LIBRARY", "libnvidia-ml.of-no-machine.so")
+    monkeypatch.setattr(process, "LIBRARY", "libnvidia-ml.of-no-machine.so")
     with pytest.raises(OSError, match="libnvidia-ml"):
         Gpu(0)
     registry = CollectorRegistry()
