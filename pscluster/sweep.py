@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from cluster.pages.sweep_files import read_sweep
+from cluster.pages.files import read_sweep
 from cluster.sweeps.table import text_table
 from pscluster.run import Run
 

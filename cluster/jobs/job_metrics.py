@@ -23,13 +23,11 @@ from core.metrics.process import Cost
 from core.metrics.standard import register
 from core.server.sockets import explain
 from core.status import events
-from core.status.events import Consumer, Event
+from core.status.events import Consumer, Event, EventStream
 from core.status.parts import FIGURE_KEYS, MOST_OTHERS, PARTS
-from core.status.stage import Pace
+from core.status.records import Pace, Training
 from core.status.state import ENDED as OVER
 from core.status.state import RunState
-from core.status.stream import EventStream
-from core.status.training import Training
 
 log = logging.getLogger(__name__)
 

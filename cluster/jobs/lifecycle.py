@@ -20,7 +20,7 @@ from cluster.jobs.progress import Display, Terminal
 from cluster.jobs.run_folder import RunFolder, unfinished
 from cluster.jobs.run_log import RunLog
 from cluster.jobs.run_status import RunStatus, began
-from cluster.pages.leave import reported
+from cluster.pages.files import reported
 from core import __version__
 from core.checkpoints import Superseded, WriterLock
 from core.engine.chaos import ChaosPlan
@@ -29,9 +29,8 @@ from core.ground.files import atomic_write, of_disk, write_refusal
 from core.inventory import Inventory
 from core.metrics.process import processor
 from core.metrics.standard import tensorflow_version
-from core.status.events import Ended, Event, Opened
+from core.status.events import Ended, Event, EventStream, Opened
 from core.status.parts import CLASSIFICATION
-from core.status.stream import EventStream
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from core.logs.terminal import is_animated
 from core.status import events
 from core.status.events import Event
 from core.status.parts import written
-from core.status.stage import Pace
+from core.status.records import Pace
 from core.status.state import RunState
 
 log = logging.getLogger(__name__)

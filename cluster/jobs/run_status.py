@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 
 from core.inventory import Inventory
 from core.status import events
-from core.status.apply import apply, replay
+from core.status.apply import apply, implied, replay
 from core.status.events import Event, Stamped
 from core.status.history import is_kept
-from core.status.implied import implied
 from core.status.parts import NodeTasks
 from core.status.state import RunState
 from core.status.view import RunView

@@ -22,9 +22,8 @@ from core.engine.membership import Worker
 from core.inventory import Inventory
 from core.server.sockets import explain
 from core.status import events
-from core.status.condensed import counted, events_of
 from core.status.events import Event, Stamped
-from core.status.history import HistoryFile, read_events
+from core.status.history import HistoryFile, counted, events_of, read_events
 from core.status.parts import Seen
 from core.status.state import ENDED, LONGEST_TEXT
 from core.status.view import RunView

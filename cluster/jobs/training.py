@@ -32,7 +32,7 @@ from core.status.events import (
     Updated,
 )
 from core.status.parts import Figures
-from core.status.stage import Pace
+from core.status.records import Pace
 from worker_node.recordings import Standardization
 
 FIRST_STRETCH = 16

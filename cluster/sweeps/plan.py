@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cluster.pages.sweep_files import Placement
+from cluster.pages.files import Placement
 from cluster.sweeps.reader import SEED, SETTINGS
 from cluster.sweeps.sweep_file import RunSettings, SweepError, SweepFile
 from core.documents.problem import InventoryError, InventoryProblem, shown

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from cluster.pages.sweep_files import OVER, RunRecord
+from cluster.pages.files import OVER, RunRecord
 from core.ground.files import parsed_json
 
 WORD = "pscluster_run"

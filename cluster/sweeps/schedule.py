@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cluster.pages.sweep_files import OVER, RunRecord, SweepRecord
+from cluster.pages.files import OVER, RunRecord, SweepRecord
 from cluster.sweeps.plan import PlannedRun
 from cluster.sweeps.progress import LONGEST_ERROR, figures_of_node
 from core.logs.terminal import one_line

@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
-from cluster.pages.sweep_files import Axis, Placement
+from cluster.pages.files import Axis, Placement
 from cluster.sweeps.reader import DocumentReader
 from cluster.sweeps.search import Search, search_of
 from core.documents.problem import InventoryError, InventoryProblem, printable

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.pages.sweep_files import RunRecord, SweepRecord
+from cluster.pages.files import RunRecord, SweepRecord
 
 VALIDATION = "validation_"
 """Begins the names of the figures on the validation, which may choose; the others are of the test

@@ -16,7 +16,7 @@ from cluster.apps.copy import FETCHED, FOLDER, RECORD
 from cluster.apps.files import look
 from cluster.apps.ownership import is_own
 from cluster.apps.returned import bytes_fetched
-from cluster.pages.run_files import REPORT
+from cluster.pages.files import REPORT
 from core.ground.errors import ClusterError, UsageError
 from core.ground.files import atomic_write, json_object
 from deploy.jobs.submissions import Submission

@@ -15,7 +15,7 @@ from typing import Any
 from cluster.apps.copy import KeptApp
 from cluster.jobs.lifecycle import Job, JobContext
 from cluster.jobs.run_folder import RunFolder, is_finished
-from cluster.pages.sweep_files import FILE, RunRecord, SweepRecord, SweepState, read_sweep
+from cluster.pages.files import FILE, RunRecord, SweepRecord, SweepState, read_sweep
 from cluster.programs.leftovers import end_marked
 from cluster.sweeps.driving.drive import RUNS, ClusterLost, Drive, Hooks
 from cluster.sweeps.driving.metrics import SweepMetrics

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from cluster.pages.sweep_files import Placement
+from cluster.pages.files import Placement
 from cluster.programs.lead import Lead
 from cluster.programs.roster import TOKEN_VARIABLE
 from cluster.sweeps.driving.executors import Executor, LocalExecutor, RemoteExecutors

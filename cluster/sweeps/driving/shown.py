@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 
-from cluster.pages.sweep_files import OVER, RunRecord, SweepRecord
+from cluster.pages.files import OVER, RunRecord, SweepRecord
 from cluster.sweeps.search import Search
 from cluster.sweeps.table import in_words
 from core.status.view import SweepCellView, SweepView

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.jobs.event_files import EventFiles
-from core.status.events import Event
-from core.status.stream import EventStream
+from core.status.events import Event, EventStream
 from tests.cluster.jobs.kit import events_of
 from tests.ran import python
 from tests.tables import table

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-from core.status.condensed import events_of
 from core.status.events import (
     Ended,
     EpochEnded,
@@ -13,7 +12,7 @@ from core.status.events import (
     StageBegan,
     StoppedEarly,
 )
-from core.status.history import NAME, line_of
+from core.status.history import NAME, events_of, line_of
 from core.status.parts import ClassCount, Figures
 from tests.cluster.pages.example import HOSTILE
 from tests.cluster.pages.folders import RESULTS

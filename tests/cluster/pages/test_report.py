@@ -11,11 +11,11 @@ import pytest
 
 from cluster.jobs.lifecycle import environment
 from cluster.pages import __main__ as command
-from cluster.pages import leave
-from cluster.pages.comparison import comparison, groups_of, named
-from cluster.pages.pi_times import times_of
+from cluster.pages import files
+from cluster.pages.__main__ import comparison, groups_of, named
+from cluster.pages.charts import times_of
+from cluster.pages.files import StoredRun, run_of
 from cluster.pages.report import report
-from cluster.pages.run_files import StoredRun, run_of
 from core.ground.errors import UsageError
 from tests.cluster.pages.elements import Elements
 from tests.cluster.pages.example import HOSTILE, estimating, failed, hostile, training
@@ -107,14 +107,14 @@ def test_a_run_of_which_little_is_known_gets_a_report_of_what_there_is(tmp_path:
 
 def test_a_job_leaves_report_and_environment(tmp_path: Path) -> None:
     folder = left(tmp_path / "20261121T233535Z-train", train_result())
-    with leave.reported(folder, environment):
+    with files.reported(folder, environment):
         pass
     assert "Test accuracy" in (folder / "report.html").read_text()
     assert json.loads((folder / "environment.json").read_text())["python"]
     (folder / "report.html").unlink()
 
     def fails() -> None:
-        with leave.reported(folder, environment):
+        with files.reported(folder, environment):
             raise ValueError("the job's own")
 
     with pytest.raises(ValueError, match="the job's own"):
@@ -125,7 +125,7 @@ def test_a_job_leaves_report_and_environment(tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_written_costs_a_warning_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING), leave.reported(tmp_path / "gone", environment):
+    with caplog.at_level(logging.WARNING), files.reported(tmp_path / "gone", environment):
         pass
     assert len(caplog.records) == 1
     assert "no report" in caplog.text

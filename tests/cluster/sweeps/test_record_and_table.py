@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.pages.sweep_files import FILE, Axis, RunRecord, SweepRecord, read_sweep
+from cluster.pages.files import FILE, Axis, RunRecord, SweepRecord, read_sweep
 from cluster.sweeps.progress import Advance, Epoch, MemberOutput, message_of, seconds_left
 from cluster.sweeps.table import csv_of, rows_of, short_names, text_table
 from core.ground.errors import UsageError

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from core.status.condensed import counted, events_of
 from core.status.events import (
     Stamped,
 )
 from core.status.history import (
     HistoryFile,
+    counted,
+    events_of,
 )
 from tests.core.status.played_run import (
     STARTED,

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from core.status.apply import apply
+from core.status.apply import apply, implied
 from core.status.events import (
     Advanced,
     Began,
@@ -19,7 +19,6 @@ from core.status.events import (
     Updated,
 )
 from core.status.history import is_kept
-from core.status.implied import implied
 from core.status.parts import FIGURE_KEYS, Figures, NodeTasks, Seen
 from core.status.state import RunState
 from core.status.view import ConfusionView, EpochView, RunView

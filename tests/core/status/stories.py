@@ -5,9 +5,8 @@ from typing import Any
 
 from core.status import events
 from core.status.apply import replay
-from core.status.condensed import events_of
 from core.status.events import Stamped
-from core.status.history import events_in, line_of
+from core.status.history import events_in, events_of, line_of
 from core.status.parts import Seen
 from tests.core.status import played_run
 from tests.core.status.played_run import STARTED, Played

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from core.ground.errors import ClusterError
 from core.status import events, history
 from core.status.apply import replay
-from core.status.condensed import counted, events_of
 from core.status.events import (
     Ended,
     FiguresComputed,
@@ -24,8 +23,10 @@ from core.status.history import (
     KEPT,
     NAME,
     HistoryFile,
+    counted,
     event_of,
     events_in,
+    events_of,
     finite,
     line_of,
     read_events,

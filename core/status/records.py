@@ -1,13 +1,16 @@
-"""What only a training has, event by event.
+"""What the state of a run is made of: roles, stage, training, and the lines of the event log.
 
 Pure: nothing is changed in place.
 """
 
+import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, assert_never
 
-from core.status.parts import PARTS, STALENESS_BOUNDS, TrainCount
+from core.status import events
+from core.status.events import Event
+from core.status.parts import PARTS, STALENESS_BOUNDS, TrainCount, written
 from core.status.thinning import StampedEpoch, with_epoch
 from core.status.training_events import (
     BatchesCut,
@@ -22,7 +25,7 @@ from core.status.training_events import (
     Updated,
     UpdatesCounted,
 )
-from core.status.view import EpochView, StalenessView, TrainView
+from core.status.view import EpochView, ProgressView, RoleView, StalenessView, TrainView
 
 LATEST_PARTS = 256
 
@@ -193,3 +196,178 @@ def epoch_view(seconds: float, event: EpochEnded) -> EpochView:
         validation_precision_macro=of.precision_macro,
         validation_recall_macro=of.recall_macro,
     )
+
+
+LATEST_STEPS = 65
+RATE_SECONDS = 10.0
+"""A speed is the mean over this time."""
+UNKNOWN = "unknown"
+UP = "up"
+LOST = "lost"
+COORDINATOR = "coordinator:0"
+
+
+@dataclass(frozen=True)
+class RoleRecord(RoleView):
+    """One role process, with what its speed is computed of.
+
+    `windows_per_second` is its mean once the run has ended.
+    """
+
+    state: str = UNKNOWN
+    departures_before: int = 0
+    """Departures in the time of earlier coordinators."""
+    sampled_windows: int = 0
+    """Windows when the latest sample was taken."""
+    latest_seconds: tuple[float, ...] = ()
+    """Times of its latest steps."""
+    marks: tuple[tuple[float, int], ...] = ()
+    """Windows at times within the latest RATE_SECONDS."""
+
+    def marked(self, seconds: float) -> "RoleRecord":
+        """The role after a look at its windows."""
+        marks = (
+            *(self.marks if self.windows else ()),
+            (seconds, self.windows),
+        )  # before its first window it waited
+        late = sum(at <= seconds - RATE_SECONDS for at, _ in marks[1:-1])
+        return replace(self, marks=marks[late:])
+
+    def rate(self) -> float | None:
+        """Windows per second lately; None if that is unknown."""
+        if self.windows_per_second is not None or len(self.marks) < 2 or not self.windows:
+            return self.windows_per_second
+        begin, before = self.marks[0]
+        end, now = self.marks[-1]
+        if end > begin:
+            return (now - before) / (end - begin)
+        return None
+
+    def median_seconds(self) -> float | None:
+        """Return the median over its latest steps, or None before the first."""
+        if self.latest_seconds:
+            return statistics.median(self.latest_seconds)
+        return None
+
+    def view(self) -> RoleView:
+        """The entry of the picture."""
+        values = {field.name: getattr(self, field.name) for field in fields(RoleView)}
+        return RoleView(
+            **{**values, "windows_per_second": self.rate(), "step_seconds": self.median_seconds()}
+        )
+
+
+VALIDATION = "validation"
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How far something is, and how fast it goes since its first report.
+
+    A resumed run begins in the middle.
+    """
+
+    total: int = 0
+    done: int = 0
+    first_done: int | None = None
+    first_seconds: float = 0.0
+
+    def advanced(self, done: int, seconds: float) -> "Pace":
+        """Return the pace with `done` units done."""
+        if self.first_done is None:
+            return Pace(self.total, done, done, seconds)
+        return Pace(self.total, done, self.first_done, self.first_seconds)
+
+    def ratio(self) -> float:
+        """Return the share that is done, from 0 to 1; 0 where the total is unknown."""
+        if not self.total:
+            return 0.0
+        return min(1.0, self.done / self.total)
+
+    def remaining_seconds(self, seconds: float) -> float | None:
+        """Return the time left at the mean speed so far; None before there is one."""
+        if self.first_done is None or self.done <= self.first_done or seconds <= self.first_seconds:
+            return None
+        seconds_per_unit = (seconds - self.first_seconds) / (self.done - self.first_done)
+        return seconds_per_unit * max(0, self.total - self.done)
+
+
+@dataclass(frozen=True)
+class PresentStage:
+    """What the run does at present, and how far that is."""
+
+    stage: str
+    unit: str
+    pace: Pace
+    validating: bool = False
+    loss: float | None = None
+    """The loss of its latest update."""
+    epoch: EpochEnded | None = None
+    """Epoch that ended last."""
+
+    @property
+    def name(self) -> str:
+        """Return its name, or that of the validation within it."""
+        if self.validating:
+            return VALIDATION
+        return self.stage
+
+    def view(self) -> ProgressView:
+        """Return the entry of the picture."""
+        return ProgressView(self.name, self.pace.done, self.pace.total, self.unit)
+
+
+WORKER_LINES = {
+    "joined": "joined",
+    "suspected": "does not answer in time: suspected",
+    "answers": "answers again",
+    "left": "left the cluster",
+    "drained": "was drained",
+}
+
+
+def line_of(event: Event, seconds: float) -> tuple[str, str] | None:
+    """Kind and words of the event's line in the event log; None where it has none."""
+    match event:
+        case events.Noted(kind, text):
+            return kind, text
+        case events.Opened():
+            return "run", f"{event.job} begins: run {event.run}"
+        case events.StageBegan(name, total, unit):
+            return "stage", f"{name}: {total:,} {unit}" if total else name
+        case events.EpochEnded(stage, epoch, loss, validation=held_out):
+            if held_out is None:
+                headline = ""
+            else:
+                headline = f", validation {held_out.headline()}"
+            return "stage", f"{stage}: epoch {epoch}, loss {written(loss)}{headline}"
+        case events.StoppedEarly(stage, epoch):
+            return "stage", f"{stage}: stopped early after epoch {epoch}: {event.why()}"
+        case events.CheckpointWritten(taken, size, updates):
+            return (
+                "checkpoint",
+                f"checkpoint of {updates:,} updates, {size / 1e6:.1f} MB in {taken:.2f} s",
+            )
+        case events.Diverged(reason):
+            return "warning", f"diverged: {reason}"
+        case events.FaultInjected(fault, target):
+            return "fault", f"{fault} on {target}"
+        case events.Calibrated(speeds):
+            fastest = max(speeds.values(), default=0.0)
+            return (
+                "stage",
+                f"calibrated {len(speeds)} workers, up to {fastest / 1e6:.1f} M samples/s",
+            )
+        case events.WorkerChanged(task, change) if change in WORKER_LINES:
+            return change, f"{task} {WORKER_LINES[change]}"
+        case events.Resumed(last):
+            return (
+                "resumed",
+                (
+                    f"another coordinator continues, {seconds - last:.0f} s after the last sign of"
+                    " life"
+                ),
+            )
+        case events.Ended(state, reason):
+            return state, state if reason is None else f"{state}: {reason}"
+    return None

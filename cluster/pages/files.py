@@ -1,22 +1,89 @@
-"""`sweep.json` of a sweep's folder: how each run stands. Typed and bounded, as it may be foreign.
+"""The files of a run or a sweep for people: what reports are drawn from, and the reports.
 
-Written whole after each change, and read back strictly.
+`sweep.json` says how each run of a sweep stands. It is written whole after each change, and read
+back strictly, typed and bounded: it may be foreign.
 """
 
 import json
+import logging
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Annotated, Any, Literal, Self, get_args
 
+import yaml
 from pydantic import AfterValidator, Field, TypeAdapter
 
 from core.ground.errors import UsageError, reason_of
-from core.ground.files import atomic_write, read_object
+from core.ground.files import atomic_write, json_object, read_object
 from core.status.parts import Count, Name, Number, Seconds, Text
+from core.status.past_run import read_with_result
+from core.status.view import RunView
+
+log = logging.getLogger(__name__)
+
+ENVIRONMENT = "environment.json"
+REPORT = "report.html"
+Column = Mapping[str, Any]
+"""`of`: the keys to a value in a result; `as`: how `words.writer_of` writes it."""
+ROWS: dict[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("rows.yaml").read_text(encoding="utf-8")
+)
+"""The rows and columns of pages whose values stand in a result or a state."""
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """One run, from the files of its folder alone."""
+
+    folder: Path
+    view: RunView
+    result: Mapping[str, Any] = field(default_factory=dict)
+    """`result.json`, empty if there is none, or another coordinator has continued since."""
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    """`environment.json`, empty if there is none."""
+
+    @property
+    def name(self) -> str:
+        """Return the id of the run, its folder's name."""
+        return self.view.run or self.folder.name
+
+
+def run_of(folder: Path) -> StoredRun:
+    """The run in `folder`. Raises UsageError if the folder holds none."""
+    view, result = read_with_result(folder)
+    return StoredRun(folder, view, result, json_object(folder / ENVIRONMENT) or {})
+
+
+def part_of(result: Mapping[str, Any], *keys: str) -> Any:
+    """`found[first][second]...`, None where a key is missing, as in interrupted runs."""
+    value: Any = result
+    for key in keys:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def object_of(result: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+    """Return the object at a place of a result, an empty one for anything else."""
+    value = part_of(result, *keys)
+    if isinstance(value, Mapping):
+        return value
+    return {}
+
+
+def number_of(result: Mapping[str, Any], *keys: str) -> float | None:
+    """Return the value at a place of a result if it is a number, else None."""
+    value = part_of(result, *keys)
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300:
+        return float(value)
+    return None
+
 
 FILE = "sweep.json"
 SCHEMA = 1
@@ -192,3 +259,46 @@ def read_sweep(folder: Path) -> SweepRecord:
         raise UsageError(
             f"{path}: expected what `fab sweep` writes, got {reason_of(problem)}"
         ) from None
+
+
+Environment = Callable[[], Mapping[str, Any]]
+"""Gives what goes into `environment.json`."""
+
+
+@contextmanager
+def reported(folder: Path, environment: Environment) -> Iterator[None]:
+    """Leave a report of a job with its result at its end, whether it failed or not."""
+    try:
+        yield
+    except Exception:
+        leave_report(folder, environment)
+        raise
+    leave_report(folder, environment)
+
+
+def leave_report(folder: Path, environment: Environment) -> None:
+    """Write both, `environment()` first.
+
+    Whatever goes wrong is a warning: the job has its result already.
+    """
+    try:
+        atomic_write(folder / ENVIRONMENT, json.dumps(environment(), indent=2).encode() + b"\n")
+        draw_report(folder)
+    except Exception as problem:  # a picture of the run must never cost the run
+        log.warning("%s: no report: %s: %s", folder / REPORT, type(problem).__name__, problem)
+
+
+def draw_report(folder: Path) -> None:
+    """Write `report.html` of a run or a sweep from its figures. Raises what they make it raise."""
+    atomic_write(folder / REPORT, report_of(folder).encode(errors="backslashreplace"))
+
+
+def report_of(folder: Path) -> str:
+    """The report of a run or a sweep. Raises UsageError for a folder of neither."""
+    # Drawing takes Jinja, which a job needs at its end alone.
+    from cluster.pages.report import report
+    from cluster.pages.sweep import sweep_page
+
+    if is_sweep(folder):
+        return sweep_page(folder)
+    return report(run_of(folder))
