@@ -19,7 +19,7 @@ from cluster.apps.environments import continue_in, environments, hold
 from cluster.apps.ownership import FLAG, trust
 from cluster.apps.private_copy import remove_copies
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.run_log import SPEAKER, JobLogging
+from cluster.jobs.run_folder import SPEAKER, JobLogging
 from core.control.door import raise_limit
 from core.control.own_state import adopt, take
 from core.ground.errors import ClusterError, ExitCode, UsageError

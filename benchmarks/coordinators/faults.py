@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from cluster.jobs.chaos_log import SUPERVISOR, ChaosLog
-from cluster.jobs.modes.mode import Memories
+from cluster.jobs.modes import Memories
+from cluster.jobs.run_logs import SUPERVISOR, ChaosLog
 from core.engine.chaos import Chaos, ChaosPlan, Fault
 from core.engine.codecs.codec import Codec
 from core.engine.codecs.fp16 import Fp16

@@ -28,7 +28,7 @@ from core.status.parts import largest
 
 if TYPE_CHECKING:
     from cluster.apps.app_network import AppNetwork
-    from cluster.jobs.modes.mode import Mode
+    from cluster.jobs.modes import Mode
     from core.data import Dataset
 
 MOST_STEPS = 30
@@ -155,7 +155,7 @@ def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
 
 def _vectors(train: TrainJob, network: "AppNetwork") -> dict[str, int]:
     """Vectors that the roles keep, and bytes on the wire."""
-    from cluster.jobs.modes.mode import optimizer_of, wire_codecs
+    from cluster.jobs.modes import optimizer_of, wire_codecs
 
     pull, push = wire_codecs(train.codec)
     trained = network.layout.trained_size
@@ -179,7 +179,7 @@ class _Steps:
     def __init__(self, network: "AppNetwork", job: TrainJob, dataset: "Dataset") -> None:
         import numpy as np
 
-        from cluster.jobs.modes.mode import Setup, Stretch, mode_of
+        from cluster.jobs.modes import Setup, Stretch, mode_of
         from core.consistency.policy import Speeds
         from core.engine.devices import HOST
         from ps_node.shard import VectorState

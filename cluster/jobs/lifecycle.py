@@ -17,8 +17,7 @@ from cluster.apps.copy import AppOfRun
 from cluster.jobs.cancel import Cancel, JobCancelled
 from cluster.jobs.job_metrics import CoordinatorMetrics, JobMetrics
 from cluster.jobs.progress import Display, Terminal
-from cluster.jobs.run_folder import RunFolder, unfinished
-from cluster.jobs.run_log import RunLog
+from cluster.jobs.run_folder import RunFolder, RunLog, unfinished
 from cluster.jobs.run_status import RunStatus, began
 from cluster.pages.files import reported
 from core import __version__

@@ -17,7 +17,7 @@ from cluster.jobs.cancel import Cancel, JobCancelled
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.progress import Display
 from cluster.jobs.roles import RoleTraffic, RunAnnouncer, cores_of, of_all, processor_of, traffic_of
-from cluster.jobs.run_log import SPEAKER
+from cluster.jobs.run_folder import SPEAKER
 from core.engine.changes import Drain
 from core.engine.devices import HOST, refuse_workers_without
 from core.engine.dispatcher import Dispatcher, NoWorkers

@@ -1,4 +1,4 @@
-"""The recordings of a job: found, prepared and announced in a line.
+"""The recordings of a job: found, prepared and announced in a line, and the rows that train.
 
 With `connection: ssh` nothing is prepared on a node: all nodes map one prepared folder that lies on
 the shared storage.
@@ -9,25 +9,30 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cluster.apps.app import App
 from cluster.apps.data_folder import app_data_folder, keep_latest, open_to_roles
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.progress import Display
 from core.cage import landlock
-from core.data import Dataset, Source, find_source, open_prepared, prepare
+from core.data import Dataset, Source, find_source, open_prepared, prepare, split_validation
 from core.data.bounded import GIGABYTE, Bound
 from core.data.dataset import CLASSIFICATION
 from core.data.examples import batches_of, write_examples
 from core.data.manifest import is_prepared
 from core.data.recordings import Report
 from core.data.source import PROJECT_ROOT
+from core.data.split import held_out_whole
 from core.ground.accounts import account_for_roles
-from core.ground.errors import DataError
+from core.ground.errors import DataError, UsageError
 from core.ground.files import prepared_folder, user_cache
 from core.inventory import Inventory
+from core.inventory.training import TrainJob
 from core.server.rights import prepared_folders
 from core.status.events import Advanced, Consumer, StageBegan
 
@@ -232,3 +237,35 @@ def _link(file: Path, link: Path) -> None:
         link.hardlink_to(file)
     except OSError:  # another file system
         shutil.copyfile(file, link)
+
+
+@dataclass(frozen=True)
+class TrainRows:
+    """The rows of the training part, split. `notes` warn about the split and the test set."""
+
+    train: NDArray[np.integer]
+    validation: NDArray[np.integer]
+    notes: Sequence[str]
+
+    @classmethod
+    def of(cls, dataset: Dataset, job: TrainJob) -> "TrainRows":
+        """Split the training part. Raises UsageError where early stopping has nothing to go by."""
+        notes = []
+        if dataset.held_out.leak:
+            notes.append(f"the test set: {dataset.held_out.leak}")
+        training_part = slice(dataset.train_windows)
+        classes = None
+        if dataset.task == CLASSIFICATION and not dataset.targets.shape:  # one class an example
+            classes = dataset.classes()[training_part]
+        train, validation = split_validation(
+            dataset.subjects()[training_part], job.validation_subjects, job.seed, classes
+        )
+        if classes is not None and (line := held_out_whole(classes, train, dataset.labels)):
+            notes.append(line)
+        if job.early_stopping is not None and not len(validation):
+            raise UsageError(
+                "jobs.train.early_stopping: it goes by the validation, for which these"
+                f" {dataset.train_windows} training windows are too few: set it to null, or"
+                " use more recordings"
+            )
+        return cls(train, validation, notes)

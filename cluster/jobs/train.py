@@ -13,34 +13,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.jobs import checkpointing
-from cluster.jobs.arithmetic import arithmetic_of_job
-from cluster.jobs.busy import BusyMeter
-from cluster.jobs.by_group import describe_groups, say_groups
-from cluster.jobs.calibration import latest_calibration, speeds_of
-from cluster.jobs.chaos_log import Hold, sabotage
+from cluster.jobs.busy import BusyMeter, latest_calibration, speeds_of
 from cluster.jobs.checkpointing import Counts, Resumption, RunKeeper
-from cluster.jobs.divergence import DivergedError
-from cluster.jobs.evaluation import Evaluator, figures_computed, tested
-from cluster.jobs.event_files import FOLDER, EventFiles
+from cluster.jobs.evaluation import (
+    Evaluator,
+    describe_groups,
+    figures_computed,
+    say_groups,
+    tested,
+    wrong_stretches,
+)
 from cluster.jobs.fit import Fit, Plan, Rows, epochs_of_refit
-from cluster.jobs.from_run import continued, model_to_continue, standardization
-from cluster.jobs.lifecycle import Job, JobContext
-from cluster.jobs.model_of_job import (
+from cluster.jobs.job_network import (
+    arithmetic_of_job,
     as_compiled,
     imported_app,
+    model_to_continue,
     network_for,
     refuse_too_many_servers,
+    standardization_for,
+    with_parameters_of,
 )
-from cluster.jobs.modes.mode import Setup
-from cluster.jobs.placing import Placed, meter_training, place, slots_of
+from cluster.jobs.lifecycle import Job, JobContext
+from cluster.jobs.modes import Setup
+from cluster.jobs.placing import (
+    Placed,
+    meter_training,
+    opening_lines,
+    place,
+    reproducible,
+    slots_of,
+)
 from cluster.jobs.run_folder import RunFolder
+from cluster.jobs.run_logs import FOLDER, EventFiles, Hold, sabotage
 from cluster.jobs.session import Session, Solo, connected
-from cluster.jobs.sources import load_dataset
+from cluster.jobs.sources import TrainRows, load_dataset
 from cluster.jobs.train_result import TrainReport, export_app, store
-from cluster.jobs.train_rows import TrainRows
-from cluster.jobs.train_words import opening_lines, reproducible
 from cluster.jobs.training import Trainer
-from cluster.jobs.wrong import wrong_stretches
+from cluster.jobs.updates import DivergedError
 from core.consistency.policy import Speeds
 from core.engine.devices import HOST, devices_here
 from core.engine.lost import ParameterServerLost
@@ -117,7 +127,7 @@ class TrainRun(Job):
             self.job = self.job.computed_by(self.resumption.arithmetic)
         self.report.arithmetic = arithmetic_of_job(self.job, self.network)
         self.job = self.job.computed_by(self.report.arithmetic.name)
-        self.standardization = standardization(self.before, self.dataset, self.train_rows)
+        self.standardization = standardization_for(self.before, self.dataset, self.train_rows)
         self.weights = LossWeights.of(job.class_weights, self.dataset, self.train_rows)
         self.cancel.check()
 
@@ -343,7 +353,7 @@ class TrainRun(Job):
             return chosen
         every_row = np.arange(self.dataset.train_windows, dtype=np.int32)
         before = self.standardization
-        self.standardization = standardization(self.before, self.dataset, every_row)
+        self.standardization = standardization_for(self.before, self.dataset, every_row)
         if len(fits) == 1:
             initial = self._initial(every_row)
             shards.reset(initial)
@@ -363,7 +373,7 @@ class TrainRun(Job):
         """Return what a fit on these rows begins with; the standardization is theirs already."""
         initial = self.network.initial(self.job.seed)
         if self.before is not None:
-            return continued(initial, self.network, self.before, self.dataset.labels)
+            return with_parameters_of(initial, self.network, self.before, self.dataset.labels)
         blocks = self.standardization.blocks(self.dataset, rows)
         return self.network.measured(initial, self.standardization.packed(), blocks)
 

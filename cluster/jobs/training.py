@@ -10,14 +10,19 @@ from typing import Protocol
 import numpy as np
 
 from cluster.jobs.cancel import CALLS_SECONDS, Cancel
-from cluster.jobs.chaos_log import Hold
-from cluster.jobs.divergence import DivergedError, LossCourse, refuse_without_loss
 from cluster.jobs.fit import Cursor, Fit, Plan, Update, is_better
-from cluster.jobs.modes.mode import Mode, Step, Stretch
+from cluster.jobs.modes import Mode, Step, Stretch
 from cluster.jobs.roles import WireMeter
-from cluster.jobs.schedule import learning_rate
+from cluster.jobs.run_logs import Hold
 from cluster.jobs.session import Runner
-from cluster.jobs.work_source import WorkSource, parts_of
+from cluster.jobs.updates import (
+    DivergedError,
+    LossCourse,
+    WorkSource,
+    learning_rate,
+    parts_of,
+    refuse_without_loss,
+)
 from core.engine.messages import Item
 from core.inventory.training import TrainJob
 from core.models.objective import Objective

@@ -84,8 +84,6 @@ def write(folders: Sequence[Path], out: Path | None) -> Path:
     return path
 
 
-
-
 MOST_LINES = 6
 """Lines of different colour and dash in a chart; a chart of more runs would show nothing."""
 MOST_COLUMNS = 6

@@ -16,8 +16,7 @@ from typing import Any
 
 from cluster.jobs.lifecycle import Job, JobContext
 from cluster.jobs.roles import RunAnnouncer, of_all
-from cluster.jobs.run_folder import RunFolder
-from cluster.jobs.run_log import SPEAKER
+from cluster.jobs.run_folder import SPEAKER, RunFolder
 from cluster.programs.endings import describe_part, ending_in_words, exit_code, signal_name
 from cluster.programs.group import Group, GroupMember
 from cluster.programs.lead import LOST, Lead

@@ -12,7 +12,7 @@ from prometheus_client.core import Metric as Family
 
 from cluster.jobs import job_metrics
 from cluster.jobs.job_metrics import CoordinatorMetrics, JobMetrics, PiMetrics, TrainingMetrics
-from cluster.jobs.modes.mode import wire_codecs
+from cluster.jobs.modes import wire_codecs
 from core.engine.codecs.fp16 import Fp16Codec
 from core.engine.codecs.fp32 import Fp32Codec
 from core.engine.codecs.topk import TopKCodec
