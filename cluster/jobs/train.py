@@ -57,15 +57,7 @@ from core.engine.lost import ParameterServerLost
 from core.ground.errors import UsageError
 from core.inventory.slots import without_part
 from core.parameters import Vector
-from core.status.events import (
-    BatchesCut,
-    Diverged,
-    Restored,
-    SpeedsRead,
-    StageBegan,
-    UpdatesCounted,
-    Validating,
-)
+from core.status import events
 from core.status.parts import Figures
 from ps_node.shard import VectorState
 from worker_node.recordings import WorkerWindows
@@ -169,7 +161,7 @@ class TrainRun(Job):
             self._cut(session)
             if self.resumed is not None:
                 done = [fit.epochs_done for fit in self.report.fits]
-                self.stream.emit(Restored(*[*done, 0, 0][:2]))
+                self.stream.emit(events.Restored(*[*done, 0, 0][:2]))
             placed = self._placed(session, folder)
             mode = placed.mode
             for line in opening_lines(
@@ -214,7 +206,7 @@ class TrainRun(Job):
         else:
             state = VectorState(self._initial(self.train_rows))
         calibration = latest_calibration(Path(self.inventory.runs), self.inventory.cluster)
-        self.stream.emit(SpeedsRead(calibration or {}))
+        self.stream.emit(events.SpeedsRead(calibration or {}))
         speeds = Speeds(speeds_of(calibration))
         in_workers = job.facts.parameters == "workers"
         saboteur, self.report.chaos = sabotage(
@@ -302,12 +294,12 @@ class TrainRun(Job):
         if idle := without_part(self.job.mode, slots.number, session.workers):
             log.warning("%s", idle)
         self.job = self.job.cut_into(slots.number)
-        self.stream.emit(BatchesCut(slots.number))
+        self.stream.emit(events.BatchesCut(slots.number))
 
     def _count_updates(self) -> Counts:
         counts = self._counted()
         self.stream.emit(
-            UpdatesCounted(
+            events.UpdatesCounted(
                 counts.applied, counts.duplicates_dropped, counts.rolled_back, counts.resumptions
             )
         )
@@ -387,21 +379,21 @@ class TrainRun(Job):
         until: int | None = None,
     ) -> None:
         plan = Plan.of_job(self.job, rows, until)
-        self.stream.emit(StageBegan(stage, plan.updates, "updates"))
+        self.stream.emit(events.StageBegan(stage, plan.updates, "updates"))
         try:
             trainer.fit(stage, fit, plan, self.standardization, validate, self._count_updates)
         except DivergedError as problem:
-            self.stream.emit(Diverged(str(problem)))
+            self.stream.emit(events.Diverged(str(problem)))
             raise
 
     def _validate(self, evaluator: Evaluator, fit: Fit) -> Figures | None:
         """Figures of the parameters as they are on the held-out people."""
-        self.stream.emit(Validating(True))
+        self.stream.emit(events.Validating(True))
         evaluation = evaluator(
             self.validation_rows, self.standardization, stop=lambda: self.cancel.asked
         )
         if evaluation.figures is not None and not self.cancel.asked:
             epoch = fit.cursor.epoch + 1
             self.stream.emit(figures_computed("validation", evaluation, self.dataset.labels, epoch))
-        self.stream.emit(Validating(False))
+        self.stream.emit(events.Validating(False))
         return evaluation.figures

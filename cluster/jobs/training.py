@@ -22,6 +22,7 @@ from cluster.jobs.updates import (
     learning_rate,
     parts_of,
     refuse_without_loss,
+    stretch_updates,
 )
 from core.engine.messages import Item
 from core.inventory.training import TrainJob
@@ -39,10 +40,6 @@ from core.status.events import (
 from core.status.parts import Figures
 from core.status.records import Pace
 from worker_node.recordings import Standardization
-
-FIRST_STRETCH = 16
-"""Updates of a fit's first stretch, from which the pace is learnt."""
-
 
 HOLD_LOOK_SECONDS = 0.05
 
@@ -389,16 +386,3 @@ class Trainer:
                 f"epoch {epoch + 1} (update {last}): {reason}; the learning rate was {rate:.3g}:"
                 " lower jobs.train.optimizer.learning_rate"
             )
-
-
-def stretch_updates(
-    updates_a_second: float | None, every_seconds: float, seconds_left: float
-) -> int:
-    """Return the updates of a stretch that ends just after the next checkpoint is due.
-
-    None is an unknown pace. Workers wait for each other at its end, so it lasts a tenth of the time
-    between two checkpoints at least.
-    """
-    if updates_a_second is None:
-        return FIRST_STRETCH
-    return 1 + int(updates_a_second * max(seconds_left, every_seconds / 10.0))

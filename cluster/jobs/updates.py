@@ -42,6 +42,23 @@ def _between(start: float, end: float, share: float) -> float:
     return end + (start - end) / 2.0 * (1.0 + float(cosine))
 
 
+FIRST_STRETCH = 16
+"""Updates of a fit's first stretch, from which the pace is learnt."""
+
+
+def stretch_updates(
+    updates_a_second: float | None, every_seconds: float, seconds_left: float
+) -> int:
+    """Return the updates of a stretch that ends just after the next checkpoint is due.
+
+    None is an unknown pace. Workers wait for each other at its end, so it lasts a tenth of the time
+    between two checkpoints at least.
+    """
+    if updates_a_second is None:
+        return FIRST_STRETCH
+    return 1 + int(updates_a_second * max(seconds_left, every_seconds / 10.0))
+
+
 CLOCK_ERROR_SECONDS = 0.01
 """Excess of a call's parts over the call, at most: clocks run at slightly different rates."""
 

@@ -1,4 +1,4 @@
-"""`mode: allreduce` and `mode: mirrored`: processes or devices hold the parameters, without servers.
+"""`mode: allreduce` and `mode: mirrored`: what computes holds the parameters, without servers.
 
 One call a step spans all workers that were there when the run began; they exchange gradients. A
 lost worker takes its shard with it: the run ends as it does when a parameter server is lost, and
