@@ -202,7 +202,7 @@ def run(inventory: Path, chaos: str, faults: int, to_processes: int, codec: str)
         with saboteur:
             for outcome in cluster.dispatcher.run(updates()):
                 outcomes[outcome.item.id] += 1
-                memories.heard(outcome.task, 0, forgot=bool(outcome.value[1]))
+                memories.record_reply(outcome.task, 0, forgot=bool(outcome.value[1]))
         # A stopped or disconnected worker pushes its old update when it returns: the shard must
         # drop that, too.
         joined = cluster.dispatcher.wait_for_workers(cluster.workers, PATIENCE_SECONDS)

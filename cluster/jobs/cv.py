@@ -144,7 +144,7 @@ class CrossValidationRun(Job):
         groups = len(np.unique(self._groups))
         key = key_of(self.dataset.sha256, groups, self.inventory, settings_of(self.job))
         planned = len(self.folds) * len(self.inventory.jobs.cv.seeds)
-        self.record = CvRecord.opened(run / NAME, key, planned)
+        self.record = CvRecord.load(run / NAME, key, planned)
 
     def run(self, folder: RunFolder) -> None:
         """Train and judge every fold that is not done.

@@ -98,7 +98,7 @@ class CvRecord:
     scores: list[FoldScore]
 
     @classmethod
-    def opened(cls, path: Path, key: dict[str, Any], planned: int) -> "CvRecord":
+    def load(cls, path: Path, key: dict[str, Any], planned: int) -> "CvRecord":
         """The record in the file, or an empty one.
 
         Raises UsageError if the file is of other settings or damaged.

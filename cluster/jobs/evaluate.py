@@ -11,8 +11,8 @@ from cluster.jobs.evaluation import (
     describe_groups,
     extent,
     figures_computed,
+    run_test_stage,
     say_groups,
-    tested,
     wrong_stretches,
 )
 from cluster.jobs.job_network import arithmetic_of_job
@@ -117,7 +117,7 @@ class EvaluateRun(Job):
                 evaluation,
                 lambda task, windows, seconds: self.stream.emit(Evaluated(task, windows, seconds)),
             )
-            self.evaluation = tested(
+            self.evaluation = run_test_stage(
                 evaluator,
                 self.dataset,
                 self.model.standardization,

@@ -315,7 +315,7 @@ def figures_computed(
     )
 
 
-def tested(
+def run_test_stage(
     evaluator: Evaluator,
     dataset: Dataset,
     standardization: Standardization,

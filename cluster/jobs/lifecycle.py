@@ -19,7 +19,7 @@ from cluster.jobs.job_metrics import CoordinatorMetrics, JobMetrics
 from cluster.jobs.progress import Display, Terminal
 from cluster.jobs.run_folder import RunFolder, RunLog, unfinished
 from cluster.jobs.run_status import RunStatus, began
-from cluster.pages.files import reported
+from cluster.pages.files import with_report
 from core import __version__
 from core.checkpoints import Superseded, WriterLock
 from core.engine.chaos import ChaosPlan
@@ -183,7 +183,7 @@ def _conduct(
         resources.callback(lock.release)
     with (
         RunLog(folder.path / "coordinator.log") as run_log,
-        reported(folder.path, environment),
+        with_report(folder.path, environment),
         job.metrics.until_read(lambda: cancel.asked),
     ):
         _write_run_file(folder.path)  # only once it is resumable: `--resume` requires the log

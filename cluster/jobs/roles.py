@@ -253,11 +253,9 @@ class WireMeter:
     """The traffic so far; None where it is unknown."""
 
     @classmethod
-    def of(cls, counted: Mapping[str, int]) -> "WireMeter":
-        """Return a meter that continues from what was `counted`."""
-        return cls(
-            RoleTraffic(counted["sent"], counted["received"], counted["packets"]), counted["steps"]
-        )
+    def of(cls, sums: Mapping[str, int]) -> "WireMeter":
+        """Return a meter that continues from these sums."""
+        return cls(RoleTraffic(sums["sent"], sums["received"], sums["packets"]), sums["steps"])
 
     def add(
         self, before: RoleTraffic | None, after: RoleTraffic | None, steps: int
@@ -273,7 +271,7 @@ class WireMeter:
         self.steps = self.steps + steps
         return added
 
-    def counted(self) -> dict[str, int]:
+    def sums(self) -> dict[str, int]:
         """The sums so far, for a checkpoint."""
         return {**asdict(self.carried), "steps": self.steps}
 

@@ -101,7 +101,7 @@ class ChaosLog:
             self._deadly.append(time.time())
         self._count(strike.fault.value, strike.target, dispatch=strike.dispatch)
 
-    def held(self, update: int) -> None:
+    def record_hold(self, update: int) -> None:
         """Count and write that the training waits after `update` updates."""
         self._count(HOLD, "coordinator:0", update=update)
         log.warning("chaos: hold after %d updates, until there is %s", update, self._let_go(update))
@@ -160,7 +160,7 @@ class Hold:
     def begin(self, applied: int) -> None:
         """Say that it holds."""
         self._now = applied
-        self._record.held(applied)
+        self._record.record_hold(applied)
 
     def draw(self, task: int) -> None:
         """Return no item."""

@@ -7,7 +7,6 @@ the shared storage.
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +29,7 @@ from core.data.source import PROJECT_ROOT
 from core.data.split import held_out_whole
 from core.ground.accounts import account_for_roles
 from core.ground.errors import DataError, UsageError
-from core.ground.files import prepared_folder, user_cache
+from core.ground.files import prepared_folder, user_cache, whole_folder
 from core.inventory import Inventory
 from core.inventory.training import TrainJob
 from core.server.rights import prepared_folders
@@ -212,8 +211,7 @@ def _is_sound(copy: Path, dataset: Dataset) -> bool:
 
 
 def _replace(copy: Path, original: Dataset, account: int | None) -> None:
-    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=copy.parent))
-    try:
+    with whole_folder(copy, 0o700) as partial:
         for name in original.files:
             if account is None:
                 _link(original.folder / name, partial / name)
@@ -224,12 +222,6 @@ def _replace(copy: Path, original: Dataset, account: int | None) -> None:
         if account is not None:
             os.chown(partial, 0, account)
             partial.chmod(0o750)
-        if copy.exists():
-            copy.rename(partial / "damaged")
-        partial.rename(copy)
-        shutil.rmtree(copy / "damaged", ignore_errors=True)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _link(file: Path, link: Path) -> None:

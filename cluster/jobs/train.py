@@ -19,8 +19,8 @@ from cluster.jobs.evaluation import (
     Evaluator,
     describe_groups,
     figures_computed,
+    run_test_stage,
     say_groups,
-    tested,
     wrong_stretches,
 )
 from cluster.jobs.fit import Fit, Plan, Rows, epochs_of_refit
@@ -271,7 +271,7 @@ class TrainRun(Job):
 
     def _test(self, evaluator: Evaluator, used: Fit) -> None:
         """Test a cancelled run too, which makes a result, but only while the person waits."""
-        evaluation = tested(
+        evaluation = run_test_stage(
             evaluator, self.dataset, self.standardization, self.stream.emit, self.cancel.overdue
         )
         if evaluation.examples < self.dataset.test_windows:

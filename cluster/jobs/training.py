@@ -25,6 +25,7 @@ from cluster.jobs.updates import (
     stretch_updates,
 )
 from core.engine.messages import Item
+from core.ground.waiting import until
 from core.inventory.training import TrainJob
 from core.models.objective import Objective
 from core.parameters import Vector
@@ -265,11 +266,16 @@ class Trainer:
         if updates_left > 0:
             return updates_left
         self.hold.begin(applied)
-        while not (self.hold.exhausted() or self._cancel.asked):
-            for _ in self._runner.run(self.hold, lambda: self._cancel.asked, CALLS_SECONDS):
-                pass
-            time.sleep(HOLD_LOOK_SECONDS)  # a runner without workers returns at once
+        until(self._is_let_go, inf, HOLD_LOOK_SECONDS)  # a runner without workers returns at once
         return self.hold.updates_left(applied) or 1
+
+    def _is_let_go(self) -> bool:
+        assert self.hold is not None
+        if self.hold.exhausted() or self._cancel.asked:
+            return True
+        for _ in self._runner.run(self.hold, lambda: self._cancel.asked, CALLS_SECONDS):
+            pass
+        return False
 
     def _stretch(self, plan: Plan, updates: Sequence[Update], stretch: Stretch, fit: Fit) -> None:
         source = WorkSource(self._mode, updates, stretch, lambda: self._runner.live)
@@ -319,7 +325,7 @@ class Trainer:
             fit.step_seconds.append(outcome.seconds)
             fit.staleness = fit.staleness.added([reply.staleness])
             memories = self._mode.memories
-            self._keeper.progress(1, memories.lost, memories.held)
+            self._keeper.progress(1, memories.lost, memories.holders)
             rate = self._rate(plan, update.batches[-1])
             pace = windows / max(1e-9, time.monotonic() - started)
             loss = stats.fmean(reply.step.losses.values())

@@ -114,7 +114,7 @@ class Replicates:
     @property
     def name(self) -> str:
         """`A`, or `A B C, 3 runs`."""
-        letters = " ".join(named.letter for named in self.runs)
+        letters = " ".join(with_letters.letter for with_letters in self.runs)
         if len(self.runs) == 1:
             return letters
         return f"{letters}, {len(self.runs)} runs"
@@ -143,7 +143,7 @@ class Compared:
 
 def comparison(runs: Sequence[StoredRun]) -> str:
     """The whole file."""
-    named_runs = named(runs)
+    named_runs = with_letters(runs)
     groups = groups_of(named_runs)
     seeds = [group for group in groups if len(group.runs) > 1]
     times = times_of(runs)
@@ -168,7 +168,7 @@ def comparison(runs: Sequence[StoredRun]) -> str:
     )
 
 
-def named(runs: Sequence[StoredRun]) -> list[Named]:
+def with_letters(runs: Sequence[StoredRun]) -> list[Named]:
     """The runs with their letters."""
     letters = [*LETTERS, *(first + second for first in LETTERS for second in LETTERS)]
     return [

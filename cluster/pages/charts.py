@@ -119,12 +119,12 @@ class Chart:
             heads.append(f"{series.name}, lowest to highest" if band else series.name)
             for x, *values in series.points:
                 cells.setdefault(x, {})[number] = " to ".join(
-                    written(value, self.y_unit) for value in values
+                    number_text(value, self.y_unit) for value in values
                 )
         places = sorted(cells, key=lambda x: x or 0.0)
         rows = [
             [
-                self.labels[int(place or 0)] if self.labels else written(place, self.x_unit),
+                self.labels[int(place or 0)] if self.labels else number_text(place, self.x_unit),
                 *(cells[place].get(number, NOTHING) for number in range(len(self.series))),
             ]
             for place in _spread(places, MOST_ROWS)
@@ -192,7 +192,7 @@ def _definition(name: str, unit: str, **more: str) -> dict[str, Any]:
     }
 
 
-def written(value: float | None, unit: Unit) -> str:
+def number_text(value: float | None, unit: Unit) -> str:
     """A number of a chart in words."""
     if value is None:
         return NOTHING
@@ -245,14 +245,14 @@ def _spread(items: Sequence[Any], most: int) -> Sequence[Any]:
 def _latest(series: Series, chart: Chart) -> str:
     if chart.labels:
         bars = [
-            f"{chart.labels[int(at or 0)]} {written(value, chart.y_unit)}"
+            f"{chart.labels[int(at or 0)]} {number_text(value, chart.y_unit)}"
             for at, value in series.points[:8]
         ]
         more = len(series.points) - len(bars)
         return f"{series.name}: {', '.join(bars)}" + (f" and {more} more" if more > 0 else "")
     x, *values = series.points[-1]
-    latest_value = " to ".join(written(value, chart.y_unit) for value in values)
-    return f"{series.name}: {latest_value} at {written(x, chart.x_unit)}"
+    latest_value = " to ".join(number_text(value, chart.y_unit) for value in values)
+    return f"{series.name}: {latest_value} at {number_text(x, chart.x_unit)}"
 
 
 SAMPLES = range(10_000_000, 110_000_000, 10_000_000)

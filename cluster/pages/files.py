@@ -266,7 +266,7 @@ Environment = Callable[[], Mapping[str, Any]]
 
 
 @contextmanager
-def reported(folder: Path, environment: Environment) -> Iterator[None]:
+def with_report(folder: Path, environment: Environment) -> Iterator[None]:
     """Leave a report of a job with its result at its end, whether it failed or not."""
     try:
         yield

@@ -17,7 +17,7 @@ from cluster.pages.run_charts import (
     precision_recall,
     time_of,
     unit_of,
-    worked,
+    work_of_workers,
 )
 from cluster.pages.words import (
     NOTHING,
@@ -202,7 +202,7 @@ def report(run: StoredRun) -> str:
         of_points = [time_of(view.pi)]
     else:
         of_points = []
-    drawn = [*run_charts, *of_points, worked(view), precision_recall(run, unit_of(view))]
+    drawn = [*run_charts, *of_points, work_of_workers(view), precision_recall(run, unit_of(view))]
     charts = [chart for chart in drawn if not chart.is_empty]
     return templates.get_template("report.html").render(
         title=f"{view.job} on {view.cluster}",

@@ -199,7 +199,7 @@ def _timeline(view: RunView) -> Chart:
     return chart("timeline", *series, labels=tasks)
 
 
-def worked(view: RunView) -> Chart:
+def work_of_workers(view: RunView) -> Chart:
     """Return what each worker did in the whole run."""
     roles = [role for node in view.nodes for role in node.roles if role.task.startswith("worker:")]
     roles.sort(key=lambda role: place_of(role.task))

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from core.cage.kernel import descriptor_of, libc
 from core.ground.accounts import account_name
-from core.metrics.traffic import is_listening, is_tcp
+from core.metrics.sockets import is_listening, is_tcp
 from core.server.gate import (
     ACCEPTS,
     CONTINUE,

@@ -261,7 +261,7 @@ class SupervisorConnection:
         self._socket.settimeout(self._deadline_seconds)
         self._socket.sendall(json.dumps({"verb": verb, **request}).encode() + b"\n")
 
-    def read(self) -> bytes:
+    def read_line(self) -> bytes:
         """The next line with its end; empty at the end of the connection.
 
         Raises TimeoutError and other OSErrors.
@@ -286,7 +286,7 @@ def ask_supervisor(
 
     with SupervisorConnection(path, deadline_seconds) as connection:
         connection.send(verb, **request)
-        reply = parsed_json(connection.read())
+        reply = parsed_json(connection.read_line())
     if not isinstance(reply, dict):
         raise ValueError(f"expected an object, got {str(reply)[:80]!r}")
     return reply

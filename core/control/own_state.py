@@ -17,8 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from core.control.client import key_of
+from core.ground import locks
 from core.ground.errors import ClusterError, reason_of
-from core.ground.files import NO_LINK
+from core.ground.files import NO_LINK, whole_file
 
 VARIABLE = "PSCLUSTER_TOKEN"
 KEY_VARIABLE = "PSCLUSTER_KEY"
@@ -35,7 +36,7 @@ _taken: dict[str, str] = {}
 """Secrets that `take` took, by their variables."""
 
 
-def take() -> None:
+def withdraw_token() -> None:
     """Take the token out of this process's environment, so that none of its children inherits it.
 
     It is for the main module of a process: nothing puts it back.
@@ -45,7 +46,7 @@ def take() -> None:
         _taken[VARIABLE] = token
 
 
-def handed() -> dict[str, str]:
+def token_variables() -> dict[str, str]:
     """Return the variable for a child that is a coordinator too; empty where none was taken."""
     return dict(_taken)
 
@@ -84,27 +85,19 @@ def _credential(name: str) -> str | None:
 
 def kept_token(folder: Path, name: str = NAME) -> str:
     """The token in `folder`; makes one if there is none. Raises OSError."""
-    token = read_token(folder, name)
-    if token is not None:
+    if token := read_token(folder, name):
         return token
-    fresh = secrets.token_hex(32)
-    new = folder / f".{name}-{os.getpid()}-{secrets.token_hex(4)}"
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(f"{fresh}\n")
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        if os.path.lexists(folder / name):  # it is invalid, or another process has just made it
-            return read_token(folder, name) or _replaced(new, folder / name, fresh)
-        os.link(new, folder / name)
-    except FileExistsError:
-        return read_token(folder, name) or fresh
+        locks.take(descriptor, wait=True)
+        token = read_token(folder, name)  # another process may have just made it
+        if token is None:
+            token = secrets.token_hex(32)
+            with whole_file(folder / name, 0o600) as file:
+                file.write(f"{token}\n".encode())
+        return token
     finally:
-        new.unlink(missing_ok=True)
-    return fresh
-
-
-def _replaced(new: Path, path: Path, fresh: str) -> str:
-    new.replace(path)
-    return fresh
+        os.close(descriptor)
 
 
 def read_token(folder: Path, name: str = NAME) -> str | None:
@@ -164,13 +157,13 @@ def state_of_services(project: Path) -> Path:
     return state_of(project, "_service")
 
 
-def make(folder: Path) -> None:
+def make_private(folder: Path) -> None:
     """Make `folder` and what is missing above it, for this account alone. Raises OSError."""
     for ancestor in (*reversed(folder.parents), folder):
         ancestor.mkdir(mode=0o700, exist_ok=True)
 
 
-def adopt(inventory: Path, cluster: str) -> None:
+def adopt_token(inventory: Path, cluster: str) -> None:
     """Put this local cluster's token into the environment of a coordinator that a person starts.
 
     Raises ClusterError.

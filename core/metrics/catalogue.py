@@ -60,14 +60,14 @@ class Metric:
         return (*LABELS, *self.labels)
 
 
-def _read(exporter: Exporter, row: Mapping[str, Any]) -> Metric:
+def _metric_of_row(exporter: Exporter, row: Mapping[str, Any]) -> Metric:
     labels = {label: tuple(values) for label, values in row.get("labels", {}).items()}
     listed = {"labels": labels, "buckets": tuple(row.get("buckets", ()))}
     return Metric(**{"exporter": exporter, **row, **listed})
 
 
 CATALOGUE: tuple[Metric, ...] = tuple(
-    _read(exporter, row)
+    _metric_of_row(exporter, row)
     for exporter, rows in read_json(Path(__file__).with_suffix(".json")).items()
     for row in rows
 )

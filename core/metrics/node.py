@@ -22,6 +22,7 @@ import psutil
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from core.ground.children import finished
 from core.metrics.catalogue import Identity, family, metric
 
 CONDITIONS, SINCE = metric("node_throttled").labels.values()
@@ -120,14 +121,14 @@ def firmware(sysfs: Path = SYSFS, vcio: Path = VCIO) -> Throttling | None:
     """
     path = next(sysfs.glob(PATTERN), None)
     if path is not None:
-        return Throttling(partial(_read, path))
+        return Throttling(partial(_read_text, path))
     program = shutil.which("vcgencmd")
     if program is None or not vcio.exists():
         return None
     return Throttling(partial(_run, program))
 
 
-def _read(path: Path) -> str | None:
+def _read_text(path: Path) -> str | None:
     try:
         return path.read_text()
     except OSError:
@@ -136,15 +137,10 @@ def _read(path: Path) -> str | None:
 
 def _run(program: str) -> str | None:
     try:
-        return subprocess.run(
-            [program, "get_throttled"],
-            capture_output=True,
-            text=True,
-            timeout=ANSWER_SECONDS,
-            check=True,
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
+        process = finished([program, "get_throttled"], seconds=ANSWER_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
         return None
+    return None if process.code else process.output
 
 
 CPU_SENSORS = ("cpu_thermal", "coretemp", "k10temp", "zenpower", "soc_thermal", "cpu-thermal")

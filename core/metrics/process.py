@@ -249,7 +249,7 @@ class GpuCollector(Collector):
         self._end.set()
         self._thread.join()
 
-    def look(self, since_seconds: float) -> None:
+    def add_busy(self, since_seconds: float) -> None:
         """Add what the GPU did in the time since the look before."""
         if since_seconds <= LONGEST_LOOK_SECONDS:
             self.busy_seconds += self._gpu.busy_share() * since_seconds
@@ -259,7 +259,7 @@ class GpuCollector(Collector):
         while not self._end.wait(LOOK_SECONDS):
             now = time.monotonic()
             try:
-                self.look(now - before)
+                self.add_busy(now - before)
             except OSError:  # the driver was unloaded, or the GPU fell off the bus
                 return
             before = now

@@ -37,7 +37,7 @@ from core.cage.kernel import (
     this_machine,
 )
 from core.ground.accounts import account_name
-from core.metrics.traffic import borrowed, is_listening, is_tcp
+from core.metrics.sockets import borrowed, is_listening, is_tcp
 from core.server.peer_accounts import PeerAccounts, own_accounts
 from core.server.sockets import is_elsewhere
 

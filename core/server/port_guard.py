@@ -39,7 +39,7 @@ from core.cage.kernel import JUMP_IF_EQUAL, LOAD, RETURN, FilterProgram
 from core.ground.accounts import ROLES_ACCOUNT, account_name, why_root
 from core.ground.addresses import plain_address
 from core.logs.terminal import say_json
-from core.metrics.traffic import borrowed, is_listening, is_tcp, own_sockets
+from core.metrics.sockets import borrowed, is_listening, is_tcp, own_sockets
 from core.server.gate import Gate
 from core.server.peer_accounts import PeerAccounts
 from core.server.probe import answers

@@ -196,7 +196,7 @@ def _worked_on(state: RunState, work: Iterable[Stamped]) -> RunState:
         state.sums.steps + len(stale),
     )
     if training is not None:
-        training = training.worked(step_parts, stale, latest)
+        training = training.after_steps(step_parts, stale, latest)
     state = replace(state, sums=sums, training=training)
     if latest is None:
         return state
@@ -210,7 +210,7 @@ def _trained(state: RunState, event: TrainingEvent, seconds: float) -> RunState:
         state = _at_stage(state, epoch=event)
     if state.training is None:
         return state
-    return replace(state, training=state.training.after(event, seconds))
+    return replace(state, training=state.training.after_event(event, seconds))
 
 
 def _surviving(lines: Iterable[Stamped], restored: events.Restored) -> Iterator[Stamped]:
@@ -303,7 +303,7 @@ def _counted(state: RunState, event: events.Counted) -> RunState:
     return replace(state, training=replace(state.training, count=event.train, step_parts=()))
 
 
-def implied(state: RunState, event: Event, seconds: float) -> Iterator[Stamped]:
+def implied_events(state: RunState, event: Event, seconds: float) -> Iterator[Stamped]:
     """Yield what follows from `event` and has to be applied before it."""
     match event:
         case events.Looked(workers):

@@ -212,7 +212,7 @@ class HistoryFile:
         )
 
 
-def counted(state: RunState) -> events.Counted:
+def sums_of_state(state: RunState) -> events.Counted:
     """The event that stands for all that is only a number now."""
     training = state.training
     progress = state.progress
@@ -235,7 +235,7 @@ def counted(state: RunState) -> events.Counted:
     )
 
 
-def events_of(state: RunState, seconds: float) -> list[Stamped]:
+def condensed_events(state: RunState, seconds: float) -> list[Stamped]:
     """Return events that lead to the same state, without what was thinned out.
 
     They are a history that is rewritten.
@@ -286,4 +286,4 @@ def events_of(state: RunState, seconds: float) -> list[Stamped]:
     history += [
         (seconds, events.TimelineKept(task, spans)) for task, spans in state.spans.by_task.items()
     ]
-    return [(0.0, began), *history, (seconds, counted(state))]
+    return [(0.0, began), *history, (seconds, sums_of_state(state))]

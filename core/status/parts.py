@@ -91,7 +91,7 @@ class Figures:
         }
         more = len(self.others) - _IN_A_LINE
         texts = [
-            f"{name} {written(value)}"
+            f"{name} {figure_text(value)}"
             for name, value in (*figures.items(), *[*self.others.items()][:_IN_A_LINE])
         ]
         return ", ".join([*texts, *([f"{more} more"] if more > 0 else [])])
@@ -100,7 +100,7 @@ class Figures:
         """The accuracy alone, which stands for all; the whole line where there is none."""
         if self.accuracy is None:
             return self.line()
-        return f"accuracy {written(self.accuracy)}"
+        return f"accuracy {figure_text(self.accuracy)}"
 
     def better_than(self, other: "Figures | None", by: float = 0.0) -> bool:
         """Return whether the accuracy is higher by more than `by`.
@@ -145,7 +145,7 @@ def largest(values: Sequence[float]) -> float:
     return max(values)
 
 
-def written(value: float) -> str:
+def figure_text(value: float) -> str:
     """A figure of any size: `0.8125`, `12345.68`, `1.235e-05`."""
     size = abs(value)
     if size == 0 or 1e-3 <= size < 1e3:
@@ -295,15 +295,17 @@ def by_class(
             f"expected {len(labels)} rows and columns, got {[len(row) for row in rows]}"
         )
     if not rows:
-        counted = tuple(replace(count, label=plain(count.label)) for count in counts[:MOST_COUNTED])
+        counted = tuple(
+            replace(count, label=encodable_label(count.label)) for count in counts[:MOST_COUNTED]
+        )
         return Classes(counts=counted, mix_ups=mix_ups[:MOST_MIX_UPS])
-    labels = tuple(map(plain, labels))
+    labels = tuple(map(encodable_label, labels))
     if len(rows) <= LARGEST_MATRIX:
         return Classes(labels, tuple(map(tuple, rows)))
     return Classes(counts=counts_of(labels, rows)[:MOST_COUNTED], mix_ups=mix_ups_of(labels, rows))
 
 
-def plain(label: str) -> str:
+def encodable_label(label: str) -> str:
     """Return the label as it can be written anywhere.
 
     A folder's name, and so a label, need not be UTF-8.

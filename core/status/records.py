@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from core.status import events
 from core.status.events import Event
-from core.status.parts import PARTS, STALENESS_BOUNDS, TrainCount, written
+from core.status.parts import PARTS, STALENESS_BOUNDS, TrainCount, figure_text
 from core.status.thinning import StampedEpoch, with_epoch
 from core.status.training_events import (
     BatchesCut,
@@ -63,26 +63,26 @@ class Training:
     stopped: tuple[float, StoppedEarly] | None = None
     latest: LatestReport = field(default_factory=LatestReport)
 
-    def counted(self, **counts: Any) -> "Training":
+    def with_counts(self, **counts: Any) -> "Training":
         """Return the training with these counters."""
         return replace(self, count=replace(self.count, **counts))
 
-    def reported(self, **figures: Any) -> "Training":
+    def with_report(self, **figures: Any) -> "Training":
         """Return the training with these latest figures."""
         return replace(self, latest=replace(self.latest, **figures))
 
-    def worked(
+    def after_steps(
         self,
         step_parts: Sequence[Mapping[str, float]],
         staleness: Sequence[float],
         latest: Updated | None,
     ) -> "Training":
         """Return the training after steps and updates, the last of which is `latest`."""
-        training = self.counted(staleness=self.count.staleness.added(staleness))
+        training = self.with_counts(staleness=self.count.staleness.added(staleness))
         training = replace(training, step_parts=(*self.step_parts, *step_parts)[-LATEST_PARTS:])
         if latest is None:
             return training
-        return training.counted(learning_rate=latest.rate).reported(
+        return training.with_counts(learning_rate=latest.rate).with_report(
             loss=latest.loss, windows_per_second=latest.windows_per_second
         )
 
@@ -94,24 +94,26 @@ class Training:
             stopped = None
         return replace(self, epochs=epochs, stopped=stopped)
 
-    def after(self, event: TrainingEvent, seconds: float) -> "Training":
+    def after_event(self, event: TrainingEvent, seconds: float) -> "Training":
         """Return the training after `event`, which happened at this second of the run."""
         count = self.count
         match event:
             case BatchesCut(slots):
                 return replace(self, slots=slots)
             case Planned(planned, done, rate):
-                planned_so = self.counted(planned_epochs=planned, epoch=done, learning_rate=rate)
-                return planned_so.reported(finite=True)
+                planned_so = self.with_counts(
+                    planned_epochs=planned, epoch=done, learning_rate=rate
+                )
+                return planned_so.with_report(finite=True)
             case EpochEnded():
                 ended = replace(self, epochs=with_epoch(self.epochs, (seconds, event)))
-                return ended.counted(epoch=event.epoch).reported(
+                return ended.with_counts(epoch=event.epoch).with_report(
                     windows_per_second=event.windows_per_second, seconds_left=event.seconds_left
                 )
             case StoppedEarly():
                 return replace(self, stopped=(seconds, event))
             case UpdatesCounted(applied, dropped, rolled_back, resumptions):
-                return self.counted(
+                return self.with_counts(
                     updates_applied=applied,
                     duplicates_dropped=dropped,
                     rolled_back=rolled_back,
@@ -119,16 +121,16 @@ class Training:
                 )
             case TrafficCounted(sent, received, steps):
                 # What a parameter server sends is what others pull.
-                return self.counted(
+                return self.with_counts(
                     pulled_bytes=count.pulled_bytes + sent,
                     pushed_bytes=count.pushed_bytes + received,
                     counted_steps=count.counted_steps + steps,
                 )
             case CheckpointWritten(size_bytes=size):
-                written = self.counted(checkpoints=count.checkpoints + 1)
-                return written.reported(checkpoint_bytes=size)
+                written = self.with_counts(checkpoints=count.checkpoints + 1)
+                return written.with_report(checkpoint_bytes=size)
             case Diverged():
-                return self.reported(finite=False)
+                return self.with_report(finite=False)
             case Restored():
                 return self.restored(event)
         assert_never(event)
@@ -340,7 +342,7 @@ def line_of(event: Event, seconds: float) -> tuple[str, str] | None:
                 headline = ""
             else:
                 headline = f", validation {held_out.headline()}"
-            return "stage", f"{stage}: epoch {epoch}, loss {written(loss)}{headline}"
+            return "stage", f"{stage}: epoch {epoch}, loss {figure_text(loss)}{headline}"
         case events.StoppedEarly(stage, epoch):
             return "stage", f"{stage}: stopped early after epoch {epoch}: {event.why()}"
         case events.CheckpointWritten(taken, size, updates):

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from core.control.own_state import OTHERWISE, kept_token, make, state_of
+from core.control.own_state import OTHERWISE, kept_token, make_private, state_of
 from core.ground.errors import ClusterError
 
 LONGEST_SOCKET_PATH_BYTES = 107
@@ -65,7 +65,7 @@ class StateFolder:
         Raises ClusterError where the place cannot be written.
         """
         try:
-            make(self.logs)
+            make_private(self.logs)
         except OSError as error:
             raise self._refused("state", error) from error
 

@@ -210,7 +210,7 @@ class ControlClient:
         try:
             if request is not None:
                 connection.send(verb, **request)
-            line = connection.read()
+            line = connection.read_line()
         except TimeoutError as error:
             late = f"did not answer {verb!r} within {self._deadline_seconds:.0f} s"
             raise self._failed(late, "ends it by force") from error

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from core.control.own_state import kept_token, make, state_of_services
+from core.control.own_state import kept_token, make_private, state_of_services
 from core.ground.errors import ClusterError, UsageError, reason_of
 
 OTHERWISE = "work in another folder"
@@ -25,7 +25,7 @@ def made(folder: Path) -> Path:
     Raises ClusterError where that cannot be, or where it is another's.
     """
     try:
-        make(folder)
+        make_private(folder)
         if folder.is_symlink() or folder.lstat().st_uid != os.getuid():
             raise ClusterError(
                 f"{folder}: expected a folder of this account: work in another folder"

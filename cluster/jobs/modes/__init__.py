@@ -84,7 +84,7 @@ class Memories:
         self._fit = -1
         self._heard, self._holders = set[int](), set[int]()
 
-    def heard(self, task: int, fit: int, *, forgot: bool) -> None:
+    def record_reply(self, task: int, fit: int, *, forgot: bool) -> None:
         """Record a reply of `task` in the fit from update `fit` on, and a memory that was empty."""
         if fit != self._fit:
             self._fit = fit
@@ -96,7 +96,7 @@ class Memories:
             self._holders.add(task)
 
     @property
-    def held(self) -> int:
+    def holders(self) -> int:
         """Number of workers that remember something of the present fit."""
         return len(self._holders)
 

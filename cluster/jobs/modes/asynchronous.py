@@ -105,6 +105,6 @@ class AsynchronousMode(Mode):
         loss, hits, norm, staleness, forgot, pull, compute, push = (
             float(value) for value in outcome.value
         )
-        self.memories.heard(outcome.task, stretch.first_id, forgot=bool(forgot))
+        self.memories.record_reply(outcome.task, stretch.first_id, forgot=bool(forgot))
         step = Step({update.batches[0]: loss}, hits, norm)
         return ItemResult((pull, compute, push), self._job.batch_size, staleness, step)

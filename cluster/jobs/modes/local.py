@@ -163,7 +163,7 @@ class LocalMode(Mode):
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:
         self.policy.replied(grant, outcome.task, outcome.seconds / len(update.batches))
         staleness, pull, compute, push, forgot = (float(value) for value in outcome.value[:HEAD])
-        self.memories.heard(outcome.task, stretch.first_id, forgot=bool(forgot))
+        self.memories.record_reply(outcome.task, stretch.first_id, forgot=bool(forgot))
         lines = outcome.value[HEAD:].reshape(-1, 3)[: len(update.batches)]
         losses = {batch: float(line[0]) for batch, line in zip(update.batches, lines, strict=True)}
         step = Step(losses, float(lines[:, 1].sum()), float(lines[:, 2].max()))

@@ -12,7 +12,7 @@ from cluster.apps.returned import bytes_back
 from cluster.programs.lead import Lead, RemoteProcess
 from cluster.programs.process import ProgramProcess
 from cluster.programs.roster import MARK_VARIABLE, TOKEN_VARIABLE
-from core.control.own_state import handed
+from core.control.own_state import token_variables
 from core.ground.errors import ClusterError
 
 MEMBER = "cluster.sweeps.driving.member"
@@ -64,7 +64,7 @@ class LocalExecutor:
         """Start the run's process."""
         member_arguments = ["--folder", str(work.folder), "--placement", self._placement]
         command = [sys.executable, "-m", MEMBER, *member_arguments, "--", *work.arguments]
-        environment = environment_of_member({**os.environ, **handed()}, self._mark)
+        environment = environment_of_member({**os.environ, **token_variables()}, self._mark)
         self._process = ProgramProcess(command, environment, Path.cwd())
 
     @property

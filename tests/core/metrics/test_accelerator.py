@@ -43,10 +43,10 @@ def test_busy_seconds_add_up_and_a_late_look_counts_nothing() -> None:
     collector = GpuCollector(Identity("worker", 1), Gpu(1, library), "gpu:1")
     collector.close()
     collector.busy_seconds = 0.0
-    collector.look(2.0)
+    collector.add_busy(2.0)
     library.busy_percent = 100
-    collector.look(1.0)
-    collector.look(LONGEST_LOOK_SECONDS + 1.0)
+    collector.add_busy(1.0)
+    collector.add_busy(LONGEST_LOOK_SECONDS + 1.0)
     assert collector.busy_seconds == pytest.approx(2.0)
     found = {family.name: family.samples[0] for family in collector.collect()}
     busy = found["pscluster_device_busy_seconds"]
@@ -69,7 +69,7 @@ def test_a_gpu_that_falls_off_the_bus_ends_the_looks_and_no_scrape() -> None:
     collector = GpuCollector(Identity("worker", 0), Gpu(0, library), "gpu:0")
     library.codes = {"busy": 15, "memory": 15}
     with pytest.raises(OSError, match="nvmlDeviceGetUtilizationRates answers with error 15"):
-        collector.look(1.0)
+        collector.add_busy(1.0)
     assert [family.name for family in collector.collect()] == ["pscluster_device_busy_seconds"]
     collector.close()
 

@@ -20,7 +20,7 @@ from core.metrics.catalogue import Identity
 from core.metrics.exporter import Exporter
 from core.metrics.node import processor_celsius
 from core.metrics.process import Cost, memory_bytes
-from core.metrics.traffic import TrafficMeter
+from core.metrics.standard import TrafficMeter
 from tests.core.server.processes import HANG_SECONDS, asked
 from tests.habits import needs
 from tests.tables import table

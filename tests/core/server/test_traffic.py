@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from core.metrics.catalogue import Identity
 from core.metrics.process import Cost
-from core.metrics.traffic import TrafficMeter, borrowed, of_connection, own_sockets
+from core.metrics.sockets import TrafficMeter, borrowed, of_connection, own_sockets
 
 PAYLOAD = b"w" * 300_000
 HANDSHAKE_BYTES = 2

@@ -7,8 +7,8 @@ from core.status.events import (
 )
 from core.status.history import (
     HistoryFile,
-    counted,
-    events_of,
+    condensed_events,
+    sums_of_state,
 )
 from tests.core.status.played_run import (
     STARTED,
@@ -17,13 +17,13 @@ from tests.core.status.played_run import (
 
 
 def kept(played: Played, folder: Path, seconds: float) -> HistoryFile:
-    file = HistoryFile(folder, STARTED, lambda: events_of(played.state, seconds))
+    file = HistoryFile(folder, STARTED, lambda: condensed_events(played.state, seconds))
     assert file.write([])
     played.kept.clear()
     return file
 
 
 def taken(played: Played, seconds: float = 0.0) -> list[Stamped]:
-    found = [*played.kept, (seconds, counted(played.state))]
+    found = [*played.kept, (seconds, sums_of_state(played.state))]
     played.kept = []
     return found

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from core.status.apply import apply, implied
+from core.status.apply import apply, implied_events
 from core.status.events import (
     Advanced,
     Began,
@@ -43,7 +43,7 @@ class Played:
 
     def emit(self, event: Event, seconds: float) -> None:
         """The event with what follows from it."""
-        for at, follows in (*implied(self.state, event, seconds), (seconds, event)):
+        for at, follows in (*implied_events(self.state, event, seconds), (seconds, event)):
             self.state = apply(self.state, follows, at)
             if is_kept(follows):
                 self.kept.append((at, follows))
