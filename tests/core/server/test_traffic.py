@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from core.metrics.catalogue import Identity
 from core.metrics.process import Cost
-from core.metrics.sockets import TrafficMeter, borrowed, of_connection, own_sockets
+from core.metrics.sockets import borrowed, own_sockets
+from core.metrics.standard import TrafficMeter, of_connection
 
 PAYLOAD = b"w" * 300_000
 HANDSHAKE_BYTES = 2
