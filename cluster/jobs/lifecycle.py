@@ -19,7 +19,7 @@ from cluster.jobs.job_metrics import CoordinatorMetrics, JobMetrics
 from cluster.jobs.progress import Display, Terminal
 from cluster.jobs.run_folder import RunFolder, RunLog, unfinished
 from cluster.jobs.run_status import RunStatus, began
-from cluster.pages.files import with_report
+from cluster.pages import with_report
 from core import __version__
 from core.checkpoints import Superseded, WriterLock
 from core.engine.chaos import ChaosPlan

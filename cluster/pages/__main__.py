@@ -9,6 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from statistics import fmean, stdev
 
+from cluster.pages import report_of
 from cluster.pages.charts import (
     Chart,
     Series,
@@ -19,7 +20,7 @@ from cluster.pages.charts import (
     times_of,
 )
 from cluster.pages.drawing import environment
-from cluster.pages.files import REPORT, ROWS, StoredRun, number_of, report_of, run_of
+from cluster.pages.files import REPORT, ROWS, StoredRun, number_of, run_of
 from cluster.pages.report import settings_of
 from cluster.pages.run_charts import MOST_OTHER_CHARTS, NAMING, NO_TRAINING, others_of, unit_of
 from cluster.pages.words import (

@@ -1,14 +1,12 @@
-"""The files of a run or a sweep for people: what reports are drawn from, and the reports.
+"""The files of a run or a sweep for people: what their reports are drawn from.
 
 `sweep.json` says how each run of a sweep stands. It is written whole after each change, and read
 back strictly, typed and bounded: it may be foreign.
 """
 
 import json
-import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,8 +21,6 @@ from core.ground.files import atomic_write, json_object, read_object
 from core.status.parts import Count, Name, Number, Seconds, Text
 from core.status.past_run import read_with_result
 from core.status.view import RunView
-
-log = logging.getLogger(__name__)
 
 ENVIRONMENT = "environment.json"
 REPORT = "report.html"
@@ -171,7 +167,7 @@ class SweepGroup:
         return [value for value in figures if value is not None]
 
     def mean(self, figure: str) -> float | None:
-        """Over the seeds."""
+        """The mean over the seeds."""
         if values := self.values(figure):
             return fmean(values)
         return None
@@ -259,46 +255,3 @@ def read_sweep(folder: Path) -> SweepRecord:
         raise UsageError(
             f"{path}: expected what `fab sweep` writes, got {reason_of(problem)}"
         ) from None
-
-
-Environment = Callable[[], Mapping[str, Any]]
-"""Gives what goes into `environment.json`."""
-
-
-@contextmanager
-def with_report(folder: Path, environment: Environment) -> Iterator[None]:
-    """Leave a report of a job with its result at its end, whether it failed or not."""
-    try:
-        yield
-    except Exception:
-        leave_report(folder, environment)
-        raise
-    leave_report(folder, environment)
-
-
-def leave_report(folder: Path, environment: Environment) -> None:
-    """Write both, `environment()` first.
-
-    Whatever goes wrong is a warning: the job has its result already.
-    """
-    try:
-        atomic_write(folder / ENVIRONMENT, json.dumps(environment(), indent=2).encode() + b"\n")
-        draw_report(folder)
-    except Exception as problem:  # a picture of the run must never cost the run
-        log.warning("%s: no report: %s: %s", folder / REPORT, type(problem).__name__, problem)
-
-
-def draw_report(folder: Path) -> None:
-    """Write `report.html` of a run or a sweep from its figures. Raises what they make it raise."""
-    atomic_write(folder / REPORT, report_of(folder).encode(errors="backslashreplace"))
-
-
-def report_of(folder: Path) -> str:
-    """The report of a run or a sweep. Raises UsageError for a folder of neither."""
-    # Drawing takes Jinja, which a job needs at its end alone.
-    from cluster.pages.report import report
-    from cluster.pages.sweep import sweep_page
-
-    if is_sweep(folder):
-        return sweep_page(folder)
-    return report(run_of(folder))

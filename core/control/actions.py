@@ -1,6 +1,6 @@
 """What callers may have this process do: drain a worker, restart, name the run.
 
-`rules` decides who may.
+`Rules` decide who may.
 """
 
 import re

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from cluster import pages
 from cluster.jobs.lifecycle import environment
 from cluster.pages import __main__ as command
-from cluster.pages import files
 from cluster.pages.__main__ import comparison, groups_of, with_letters
 from cluster.pages.charts import times_of
 from cluster.pages.files import StoredRun, run_of
@@ -107,14 +107,14 @@ def test_a_run_of_which_little_is_known_gets_a_report_of_what_there_is(tmp_path:
 
 def test_a_job_leaves_report_and_environment(tmp_path: Path) -> None:
     folder = left(tmp_path / "20261121T233535Z-train", train_result())
-    with files.with_report(folder, environment):
+    with pages.with_report(folder, environment):
         pass
     assert "Test accuracy" in (folder / "report.html").read_text()
     assert json.loads((folder / "environment.json").read_text())["python"]
     (folder / "report.html").unlink()
 
     def fails() -> None:
-        with files.with_report(folder, environment):
+        with pages.with_report(folder, environment):
             raise ValueError("the job's own")
 
     with pytest.raises(ValueError, match="the job's own"):
@@ -125,7 +125,7 @@ def test_a_job_leaves_report_and_environment(tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_written_costs_a_warning_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING), files.with_report(tmp_path / "gone", environment):
+    with caplog.at_level(logging.WARNING), pages.with_report(tmp_path / "gone", environment):
         pass
     assert len(caplog.records) == 1
     assert "no report" in caplog.text

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from cluster.pages import __main__ as command
-from cluster.pages.files import leave_report, read_sweep
+from cluster.pages import leave_report
+from cluster.pages.files import read_sweep
 from cluster.pages.sweep import charts_of_sweep, sweep_page, table_of_sweep
 from cluster.pages.words import NOTHING
 from core.ground.errors import UsageError
