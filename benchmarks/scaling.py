@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.beds.cpu_quota import PERIOD_MICROSECONDS, limited, period_of, why_not
 from benchmarks.beds.local_cluster import PLAIN_LAYERS, LocalCluster, local_cluster
 from benchmarks.report import arguments, publish, tell
-from cluster.jobs.calibration import keep_calibration
+from cluster.jobs.busy import keep_calibration
 from core.inventory import load
 
 MODES = ("async", "local", "sync")

@@ -19,10 +19,9 @@ from cluster.apps.copy import AppOfRun, app_to_evaluate, app_to_train, with_app
 from cluster.apps.environments import continue_in, environments, hold
 from cluster.apps.files import TRUST_FLAG, trust
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.run_log import SPEAKER, JobLogging
+from cluster.jobs.run_folder import SPEAKER, JobLogging
 from core.control.door import raise_limit
-from core.control.own_state import adopt
-from core.control.token import take
+from core.control.own_state import adopt_token, withdraw_token
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import read_json
 from core.ground.shell import reached_directly
@@ -65,9 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 reached_directly(os.environ, (task.host for task in inventory.tasks()))
             )
             if inventory.one_host:
-                adopt(inventory.path, inventory.cluster)
+                adopt_token(inventory.path, inventory.cluster)
             if arguments is None:
-                take()
+                withdraw_token()
             if options.trust_app is not None:
                 trust(options.trust_app)
             plan_of = {"run": _program, "sweep": _sweep}.get(options.job, _training)

@@ -4,7 +4,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cluster.pages.sweep_files import read_sweep
+from cluster.pages.files import read_sweep
 from cluster.sweeps.progress import text_table
 from core.ground.errors import ClusterError, UsageError, reason_of
 from core.ground.files import parsed_json, read_json

@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from cluster.jobs.chaos_log import SUPERVISOR, ChaosLog
-from cluster.jobs.modes.mode import Memories
+from cluster.jobs.modes import Memories
+from cluster.jobs.run_logs import SUPERVISOR, ChaosLog
 from core.engine.chaos import Chaos, ChaosPlan, Fault
 from core.engine.codecs import Codec
 from core.engine.codecs.fp16 import Fp16
@@ -202,7 +202,7 @@ def run(inventory: Path, chaos: str, faults: int, to_processes: int, codec: str)
         with saboteur:
             for outcome in cluster.dispatcher.run(updates()):
                 outcomes[outcome.item.id] += 1
-                memories.heard(outcome.task, 0, forgot=bool(outcome.value[1]))
+                memories.record_reply(outcome.task, 0, forgot=bool(outcome.value[1]))
         # A stopped or disconnected worker pushes its old update when it returns: the shard must
         # drop that, too.
         joined = cluster.dispatcher.wait_for_workers(cluster.workers, PATIENCE_SECONDS)

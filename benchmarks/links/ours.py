@@ -10,7 +10,7 @@ from benchmarks.wire.ours import job_of, steps_of, two_batches
 from benchmarks.wire.steps import serve_rounds
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.job_metrics import CoordinatorMetrics
-from cluster.jobs.modes.mode import Setup, mode_of
+from cluster.jobs.modes import Setup, mode_of
 from cluster.jobs.session import Session
 from core.consistency import Speeds
 from core.inventory import load

@@ -17,7 +17,7 @@ from benchmarks.wire.steps import arguments, report, timed_steps
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.fit import Update
 from cluster.jobs.job_metrics import CoordinatorMetrics
-from cluster.jobs.modes.mode import Mode, Setup, Stretch, mode_of
+from cluster.jobs.modes import Mode, Setup, Stretch, mode_of
 from cluster.jobs.session import Session
 from core.consistency import Grant, Speeds
 from core.data import Dataset

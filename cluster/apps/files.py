@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.control.own_state import OTHERWISE, make, user_state
+from core.control.own_state import OTHERWISE, make_private, user_state
 from core.ground.errors import UsageError
 from core.ground.files import atomic_write, write_refusal
 
@@ -312,7 +312,7 @@ def remember_digest(digest: str, source: str) -> None:
     """
     path = _folder() / digest
     try:
-        make(path.parent)
+        make_private(path.parent)
     except OSError as problem:
         raise write_refusal(
             path.parent, "the list of your apps cannot be written", problem, OTHERWISE

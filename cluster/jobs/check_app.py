@@ -23,13 +23,12 @@ from core.inventory import Inventory, load
 from core.inventory.slots import auto_slots
 from core.inventory.training import TrainJob
 from core.logs import say
-from core.metrics.process import memory_bytes
-from core.metrics.processor import usable_cores
+from core.metrics.process import memory_bytes, usable_cores
 from core.status.parts import largest
 
 if TYPE_CHECKING:
     from cluster.apps.app_network import AppNetwork
-    from cluster.jobs.modes.mode import Mode
+    from cluster.jobs.modes import Mode
     from core.data import Dataset
 
 MOST_STEPS = 30
@@ -156,7 +155,7 @@ def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
 
 def _vectors(train: TrainJob, network: "AppNetwork") -> dict[str, int]:
     """Vectors that the roles keep, and bytes on the wire."""
-    from cluster.jobs.modes.mode import optimizer_of, wire_codecs
+    from cluster.jobs.modes import optimizer_of, wire_codecs
 
     pull, push = wire_codecs(train.codec)
     trained = network.layout.trained_size
@@ -180,7 +179,7 @@ class _Steps:
     def __init__(self, network: "AppNetwork", job: TrainJob, dataset: "Dataset") -> None:
         import numpy as np
 
-        from cluster.jobs.modes.mode import Setup, Stretch, mode_of
+        from cluster.jobs.modes import Setup, Stretch, mode_of
         from core.consistency import Speeds
         from core.engine.devices import HOST
         from ps_node.shard import VectorState

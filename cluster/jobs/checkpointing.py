@@ -307,7 +307,7 @@ class RunKeeper(AbstractContextManager["RunKeeper"]):
             "dataset_sha256": self._dataset,
             "optimizer_updates": state.optimizer_updates,
             "fits": [fit.facts() for fit in self._fits],
-            "wire": self._wire.counted(),
+            "wire": self._wire.sums(),
             "counts": asdict(self._counted()),
         }
         try:

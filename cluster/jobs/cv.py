@@ -16,27 +16,25 @@ from typing import Any
 import numpy as np
 
 from cluster.jobs import checkpointing
-from cluster.jobs.arithmetic import arithmetic_of_job
 from cluster.jobs.busy import BusyMeter
 from cluster.jobs.checkpointing import Counts, Resumption, RunKeeper, settings_of
-from cluster.jobs.cv_record import NAME, CvRecord, FoldScore, key_of, names_of
-from cluster.jobs.dataset_entry import describe_dataset
+from cluster.jobs.cv_record import NAME, CvRecord, FoldScore, key_of, names_of, score_of_fold
 from cluster.jobs.fit import Fit, Plan
-from cluster.jobs.fold_judge import judged
-from cluster.jobs.lifecycle import Job, JobContext
-from cluster.jobs.model_of_job import (
+from cluster.jobs.job_network import (
+    arithmetic_of_job,
     as_compiled,
     imported_app,
     network_for,
     refuse_too_many_servers,
 )
-from cluster.jobs.modes.mode import Setup
+from cluster.jobs.lifecycle import Job, JobContext
+from cluster.jobs.modes import Setup
 from cluster.jobs.placing import Placed, meter_training, place, slots_of
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.session import Session, Solo, connected
 from cluster.jobs.sources import load_dataset
-from cluster.jobs.train_result import digest_of
+from cluster.jobs.train_result import describe_dataset, digest_of
 from cluster.jobs.training import Trainer
 from core.consistency import Speeds
 from core.data import Dataset
@@ -145,7 +143,7 @@ class CrossValidationRun(Job):
         groups = len(np.unique(self._groups))
         key = key_of(self.dataset.sha256, groups, self.inventory, settings_of(self.job))
         planned = len(self.folds) * len(self.inventory.jobs.cv.seeds)
-        self.record = CvRecord.opened(run / NAME, key, planned)
+        self.record = CvRecord.load(run / NAME, key, planned)
 
     def run(self, folder: RunFolder) -> None:
         """Train and judge every fold that is not done.
@@ -299,7 +297,7 @@ class CrossValidationRun(Job):
         if fit.epochs_done < plan.epochs or self.cancel.asked:
             return following
         mode.shards.reset(fit.vector)  # an average is not what the last update left there
-        score = judged(
+        score = score_of_fold(
             placed.evaluator, fold, self._groups, standardization, lambda: self.cancel.asked
         )
         if score is not None:

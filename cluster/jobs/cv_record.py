@@ -1,17 +1,27 @@
-"""`cv.json` of a cross-validation: the folds that are done, each as it came, and their summary."""
+"""`cv.json` of a cross-validation: the folds that are done, as they came, judged and summed up.
+
+A fold is judged over the windows that it holds out.
+"""
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter, ValidationError
 
+from cluster.jobs.evaluation import Evaluator
+from cluster.jobs.updates import refuse_without_loss
+from core.data.split import Fold
 from core.ground.errors import UsageError, reason_of
 from core.ground.files import atomic_write, parsed_json
 from core.inventory import Inventory
+from core.status.parts import Figures
+from worker_node.recordings import Standardization
 
 NAME = "cv.json"
 SCHEMA = 1
@@ -88,7 +98,7 @@ class CvRecord:
     scores: list[FoldScore]
 
     @classmethod
-    def opened(cls, path: Path, key: dict[str, Any], planned: int) -> "CvRecord":
+    def load(cls, path: Path, key: dict[str, Any], planned: int) -> "CvRecord":
         """The record in the file, or an empty one.
 
         Raises UsageError if the file is of other settings or damaged.
@@ -264,3 +274,40 @@ def _figure_text(value: float | None) -> str:
     if abs(value) < 100:
         return f"{value:.4f}"
     return f"{value:.4g}"
+
+
+def score_of_fold(
+    evaluator: Evaluator,
+    fold: Fold,
+    groups: NDArray[np.integer],
+    standardization: Standardization,
+    stop: Callable[[], bool],
+) -> FoldScore | None:
+    """Return the figures over the held-out windows, of each group by itself too.
+
+    Raises DivergedError if their loss is not finite.
+
+    `groups` has the group of each row. None once `stop()` is true. Seed, digest and seconds are the
+    caller's.
+    """
+    whole = evaluator(fold.held_out, standardization, stop=stop, groups=groups)
+    if stop() or whole.figures is None:
+        return None
+    refuse_without_loss(whole.figures)
+    return FoldScore(
+        seed=0,
+        fold=fold.number,
+        groups=tuple(_group_score(group, *whole.of_groups[group]) for group in fold.groups),
+        train_windows=len(fold.train),
+        windows=whole.examples,
+        figures=whole.figures.describe(),
+        confusion=tuple(tuple(map(int, row)) for row in whole.confusion),
+        parameters_sha256="",
+        seconds=0.0,
+    )
+
+
+def _group_score(group: int, examples: int, figures: Figures | None) -> GroupScore:
+    if figures is None or figures.accuracy is None:
+        return GroupScore(group, examples, None)
+    return GroupScore(group, examples, round(figures.accuracy * examples))

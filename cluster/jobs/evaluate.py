@@ -4,29 +4,30 @@ from pathlib import Path
 from typing import Any
 
 from cluster.apps.app_network import AppNetwork
-from cluster.jobs.arithmetic import arithmetic_of_job
-from cluster.jobs.by_group import describe_groups, say_groups
-from cluster.jobs.chaos_log import sabotage
-from cluster.jobs.dataset_entry import describe_dataset
 from cluster.jobs.evaluation import (
     Evaluation,
     EvaluationResult,
     Evaluator,
+    describe_groups,
     extent,
     figures_computed,
-    tested,
+    run_test_stage,
+    say_groups,
+    wrong_stretches,
 )
+from cluster.jobs.job_network import arithmetic_of_job
 from cluster.jobs.lifecycle import Job
 from cluster.jobs.run_folder import RunFolder, model_run
+from cluster.jobs.run_logs import sabotage
 from cluster.jobs.session import Session
 from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import (
     StoredModel,
+    describe_dataset,
     describe_figures,
     digest_of,
     load,
 )
-from cluster.jobs.wrong import wrong_stretches
 from core.data import Dataset
 from core.ground.errors import UsageError
 from core.inventory.slots import LIBRARY
@@ -116,7 +117,7 @@ class EvaluateRun(Job):
                 evaluation,
                 lambda task, windows, seconds: self.stream.emit(Evaluated(task, windows, seconds)),
             )
-            self.evaluation = tested(
+            self.evaluation = run_test_stage(
                 evaluator,
                 self.dataset,
                 self.model.standardization,

@@ -1,22 +1,25 @@
 """Evaluation of parameters as the servers hold them, for the job `evaluate` and any training.
 
-Each worker takes chunks of rows, pulls the parameters and answers with a confusion matrix.
+Each worker takes chunks of rows, pulls the parameters and answers with a confusion matrix. A result
+has the figures of each group of a test, such as a person, and which examples were taken for another
+class.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
-from math import fsum, isfinite, prod
+from math import fsum, inf, isfinite, isnan, prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.jobs.by_group import Groups, groups_of_test
 from cluster.jobs.fit import chunks
+from cluster.jobs.modes import float32, int32, standardization_of
+from cluster.jobs.progress import Display
 from cluster.jobs.session import Runner
-from cluster.jobs.specs import float32, int32, standardization_of
+from cluster.jobs.train_result import describe_figures
 from core.data import Dataset
 from core.engine.runtime import trace
 from core.engine.workers import Item
@@ -31,6 +34,68 @@ from core.status.events import Advanced, Consumer, FiguresComputed, StageBegan
 from core.status.parts import ClassCount, Figures
 from ps_node.shard import PlacedVector
 from worker_node.recordings import Standardization, WorkerWindows
+
+MOST_GROUPS = 64
+"""Groups of a test that get figures of their own: each takes a chunk at least."""
+
+Groups = Mapping[int, tuple[int, Figures | None]]
+"""Examples and figures of each group, by its number."""
+
+
+def groups_of_test(dataset: Dataset) -> NDArray[np.int32] | None:
+    """Return the group of each row; None where the test has one, too many, or some unknown."""
+    groups = dataset.subjects()
+    of_test = np.unique(groups[dataset.train_windows :])
+    if 1 < len(of_test) <= MOST_GROUPS and of_test[0] >= 0:
+        return groups
+    return None
+
+
+def describe_groups(groups: Groups, names: Sequence[str]) -> list[dict[str, Any]] | None:
+    """Return the entry `by_group` of a result, worst first; null without groups.
+
+    `names` are those of the groups by their numbers, as far as the source says them.
+    """
+    name_of = dict(enumerate(names))
+    worst_first = sorted(groups.items(), key=lambda group: _how_well(group[1][1]))
+    described = [
+        {
+            "group": name_of.get(number, str(number)),
+            "examples": examples,
+            **describe_figures(figures),
+        }
+        for number, (examples, figures) in worst_first
+    ]
+    return described or None
+
+
+def line_of_groups(groups: Groups, by: str, names: Sequence[str]) -> str | None:
+    """Return the worst and the best group in words; None without groups or accuracies."""
+    described = describe_groups(groups, names)
+    if not described or None in (entry["accuracy"] for entry in described):
+        return None
+    worst = described[0]
+    best = described[-1]
+    return (
+        f"test by {by or 'person'}: worst {worst['group']} (accuracy {worst['accuracy']:.4f}), best"
+        f" {best['group']} ({best['accuracy']:.4f})"
+    )
+
+
+def say_groups(groups: Groups, dataset: Dataset, display: Display) -> None:
+    """Say how far apart the figures of the groups are."""
+    line = line_of_groups(groups, dataset.held_out.by, dataset.held_out.groups)
+    if line is not None:
+        display.say(line)
+
+
+def _how_well(figures: Figures | None) -> float:
+    if figures is None or isnan(figures.loss):
+        return -inf
+    if figures.accuracy is None:
+        return -figures.loss
+    return figures.accuracy
+
 
 log = logging.getLogger(__name__)
 
@@ -249,7 +314,7 @@ def figures_computed(
     )
 
 
-def tested(
+def run_test_stage(
     evaluator: Evaluator,
     dataset: Dataset,
     standardization: Standardization,
@@ -275,3 +340,38 @@ def tested(
             evaluation.figures.loss,
         )
     return evaluation
+
+
+MOST_STRETCHES = 1000
+"""Entries of a result; more say no more to a person."""
+
+
+def wrong_stretches(
+    rows: NDArray[np.int32], named: NDArray[np.int32], dataset: Dataset
+) -> list[dict[str, Any]] | None:
+    """Return the entry `wrong` of a result, in the order of the test; null without classes.
+
+    `rows` int32 (n,): rows of the data set, in any order; `named` int32 (n,): the class that each
+    was taken for. Windows that follow each other and are wrong alike are one stretch.
+    """
+    if not len(named):
+        return None
+    order = np.argsort(rows)
+    rows = rows[order]
+    columns = [rows, dataset.subjects()[rows], dataset.classes()[rows], named[order]]
+    of_wrong = np.stack(columns)[:, columns[2] != columns[3]]
+    breaks = np.flatnonzero((np.diff(of_wrong, axis=1) != [[1], [0], [0], [0]]).any(axis=0)) + 1
+    stretches = np.split(of_wrong, breaks, axis=1)[:MOST_STRETCHES]
+    return [_described(stretch, dataset) for stretch in stretches if stretch.size]
+
+
+def _described(stretch: NDArray[np.int32], dataset: Dataset) -> dict[str, Any]:
+    first, person, true, named = stretch[:, 0].tolist()
+    names = dict(enumerate(dataset.held_out.groups))
+    return {
+        "group": names.get(person, None if person < 0 else str(person)),
+        "first": first - dataset.train_windows,
+        "last": int(stretch[0, -1]) - dataset.train_windows,
+        "true": dataset.labels[true],
+        "predicted": dataset.labels[named],
+    }

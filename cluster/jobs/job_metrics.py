@@ -17,21 +17,17 @@ from cluster.jobs.run_status import Now
 from core.control.actions import Actions, Answer
 from core.engine.membership import Membership, Phase
 from core.inventory import Task
-from core.metrics import instruments
-from core.metrics.catalogue import metric
+from core.metrics.catalogue import Identity, KeptCounters, counter, family, histogram, metric
 from core.metrics.exporter import Exporter, serve
-from core.metrics.instruments import Identity, KeptCounters, family
 from core.metrics.process import Cost
 from core.metrics.standard import register
 from core.server.sockets import port_refusal
 from core.status import events
-from core.status.events import Consumer, Event
+from core.status.events import Consumer, Event, EventStream
 from core.status.parts import FIGURE_KEYS, MOST_OTHERS, PARTS
-from core.status.stage import Pace
+from core.status.records import Pace, Training
 from core.status.state import ENDED as OVER
 from core.status.state import RunState
-from core.status.stream import EventStream
-from core.status.training import Training
 
 log = logging.getLogger(__name__)
 
@@ -144,12 +140,12 @@ class TrainingMetrics(Collector):
         self._written: float | None = None
         """Time at which the latest checkpoint was on disk."""
         self._codecs = (("pull", pull_codec), ("push", push_codec))
-        self._steps = instruments.counter("train_steps_total", registry)
-        self._windows = instruments.counter("train_windows_total", registry)
-        self._step_seconds = instruments.histogram("train_step_seconds", registry)
-        self._round_trip = instruments.histogram("train_round_trip_seconds", registry)
-        self._staleness = instruments.histogram("train_staleness_updates", registry)
-        self._checkpoint_seconds = instruments.histogram("train_checkpoint_seconds", registry)
+        self._steps = counter("train_steps_total", registry)
+        self._windows = counter("train_windows_total", registry)
+        self._step_seconds = histogram("train_step_seconds", registry)
+        self._round_trip = histogram("train_round_trip_seconds", registry)
+        self._staleness = histogram("train_staleness_updates", registry)
+        self._checkpoint_seconds = histogram("train_checkpoint_seconds", registry)
         self._interval = checkpoint_every_seconds
         self._workers: dict[
             int, tuple[Counter, Counter, Histogram, Histogram, Mapping[str, Histogram]]

@@ -17,21 +17,19 @@ from cluster.apps.copy import AppOfRun
 from cluster.jobs.cancel import Cancel, JobCancelled
 from cluster.jobs.job_metrics import CoordinatorMetrics, JobMetrics
 from cluster.jobs.progress import Display, Terminal
-from cluster.jobs.run_folder import RunFolder, unfinished
-from cluster.jobs.run_log import RunLog
+from cluster.jobs.run_folder import RunFolder, RunLog, unfinished
 from cluster.jobs.run_status import RunStatus, began
-from cluster.pages.leave import reported
+from cluster.pages import with_report
 from core import __version__
 from core.checkpoints import Superseded, WriterLock
 from core.engine.chaos import ChaosPlan
 from core.ground.errors import ClusterError, reason_of
 from core.ground.files import atomic_write, of_disk, write_refusal
 from core.inventory import Inventory
-from core.metrics.processor import processor
+from core.metrics.process import processor
 from core.metrics.standard import tensorflow_version
-from core.status.events import Ended, Event, Opened
+from core.status.events import Ended, Event, EventStream, Opened
 from core.status.parts import CLASSIFICATION
-from core.status.stream import EventStream
 
 log = logging.getLogger(__name__)
 
@@ -185,7 +183,7 @@ def _conduct(
         resources.callback(lock.release)
     with (
         RunLog(folder.path / "coordinator.log") as run_log,
-        reported(folder.path, environment),
+        with_report(folder.path, environment),
         job.metrics.until_read(lambda: cancel.asked),
     ):
         _write_run_file(folder.path)  # only once it is resumable: `--resume` requires the log

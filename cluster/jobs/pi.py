@@ -13,13 +13,13 @@ import numpy as np
 from typing_extensions import override
 
 import core.engine.environment  # noqa: F401  (before tensorflow)
-from cluster.jobs.calibration import WorkerSpeeds, keep_calibration
-from cluster.jobs.chaos_log import sabotage
+from cluster.jobs.busy import WorkerSpeeds, keep_calibration
 from cluster.jobs.job_metrics import PiMetrics
 from cluster.jobs.lifecycle import Job
+from cluster.jobs.modes import int64
 from cluster.jobs.run_folder import RunFolder
+from cluster.jobs.run_logs import sabotage
 from cluster.jobs.session import Session
-from cluster.jobs.specs import int64
 from core.engine.runtime import Traced, trace
 from core.engine.workers import Item
 from core.inventory import PiJob

@@ -21,8 +21,8 @@ from core.logs import is_animated
 from core.logs.screen import Screen, coloured, words
 from core.status import events
 from core.status.events import Event
-from core.status.parts import written
-from core.status.stage import Pace
+from core.status.parts import figure_text
+from core.status.records import Pace
 from core.status.state import RunState
 
 log = logging.getLogger(__name__)
@@ -226,7 +226,8 @@ def epoch_line(event: events.EpochEnded, state: RunState) -> str:
         figures += f"  validation {event.validation.headline()}"
     return (
         f"{event.stage}: epoch {event.epoch:>3}/{planned} "
-        f" {event.windows_per_second:>6,.0f} {state.unit}/s  loss {written(event.loss)}{figures} "
+        f" {event.windows_per_second:>6,.0f} {state.unit}/s  loss {figure_text(event.loss)}"
+        f"{figures} "
         f" {event.seconds_left:.0f} s left"
     )
 

@@ -20,12 +20,12 @@ from prometheus_client.samples import Sample
 
 from core.control.actions import END
 from core.control.client import NoAnswerError, ask, key_of
-from core.control.rules import RUN
-from core.control.token import own_token
+from core.control.own_state import own_token
+from core.control.requests import RUN
 from core.engine.membership import Membership
 from core.ground.errors import ClusterError
 from core.inventory import Task
-from core.metrics.scrapes import UNCOUNTED
+from core.metrics import UNCOUNTED
 from core.status.events import RoleSeen
 
 log = logging.getLogger(__name__)
@@ -253,11 +253,9 @@ class WireMeter:
     """The traffic so far; None where it is unknown."""
 
     @classmethod
-    def of(cls, counted: Mapping[str, int]) -> "WireMeter":
-        """Return a meter that continues from what was `counted`."""
-        return cls(
-            RoleTraffic(counted["sent"], counted["received"], counted["packets"]), counted["steps"]
-        )
+    def of(cls, sums: Mapping[str, int]) -> "WireMeter":
+        """Return a meter that continues from these sums."""
+        return cls(RoleTraffic(sums["sent"], sums["received"], sums["packets"]), sums["steps"])
 
     def add(
         self, before: RoleTraffic | None, after: RoleTraffic | None, steps: int
@@ -273,7 +271,7 @@ class WireMeter:
         self.steps = self.steps + steps
         return added
 
-    def counted(self) -> dict[str, int]:
+    def sums(self) -> dict[str, int]:
         """The sums so far, for a checkpoint."""
         return {**asdict(self.carried), "steps": self.steps}
 

@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 
 from core.inventory import Inventory
 from core.status import events
-from core.status.apply import apply, replay
+from core.status.apply import apply, implied_events, replay
 from core.status.events import Event, Stamped
 from core.status.history import is_kept
-from core.status.implied import implied
 from core.status.parts import NodeTasks
 from core.status.state import RunState
 from core.status.view import RunView
@@ -146,7 +145,7 @@ class RunStatus:
         return self._state
 
     def _apply(self, event: Event, seconds: float) -> None:
-        for at, follows in (*implied(self._state, event, seconds), (seconds, event)):
+        for at, follows in (*implied_events(self._state, event, seconds), (seconds, event)):
             self._state = apply(self._state, follows, at)
             if is_kept(follows) and len(self._unwritten) < MOST_KEPT:
                 self._unwritten.append((at, follows))

@@ -17,7 +17,7 @@ from cluster.jobs.cancel import Cancel, JobCancelled
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.progress import Display
 from cluster.jobs.roles import RoleTraffic, RunAnnouncer, cores_of, of_all, processor_of, traffic_of
-from cluster.jobs.run_log import SPEAKER
+from cluster.jobs.run_folder import SPEAKER
 from core.engine.changes import (
     Drain,
     ParameterServerLost,
@@ -36,7 +36,7 @@ from core.ground.errors import ClusterError, UsageError
 from core.ground.lazy import tf
 from core.inventory import Inventory, Task
 from core.inventory.slots import PROCESSORS, DeviceSettings, cores_of_workers
-from core.metrics.processor import processor, usable_cores
+from core.metrics.process import processor, usable_cores
 from core.server.port_guard import PortGuard
 from core.server.sockets import accepts, answering, check_free
 

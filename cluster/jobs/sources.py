@@ -1,4 +1,4 @@
-"""The recordings of a job: found, prepared and announced in a line.
+"""The recordings of a job: found, prepared and announced in a line, and the rows that train.
 
 With `connection: ssh` nothing is prepared on a node: all nodes map one prepared folder that lies on
 the shared storage.
@@ -7,26 +7,30 @@ the shared storage.
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cluster.apps.app import App
 from cluster.apps.environments import app_data_folder, keep_latest, open_to_roles
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.progress import Display
 from core.cage import landlock
-from core.data import Dataset, Source, find_source, open_prepared, prepare
+from core.data import Dataset, Source, find_source, open_prepared, prepare, split_validation
 from core.data.batch import GIGABYTE, Bound
 from core.data.dataset import CLASSIFICATION
 from core.data.prepare import batches_of, write_examples
 from core.data.recordings import Report
 from core.data.source import PROJECT_ROOT, is_prepared
+from core.data.split import held_out_whole
 from core.ground.accounts import account_for_roles
-from core.ground.errors import DataError
-from core.ground.files import prepared_folder, user_cache
+from core.ground.errors import DataError, UsageError
+from core.ground.files import prepared_folder, user_cache, whole_folder
 from core.inventory import Inventory
+from core.inventory.training import TrainJob
 from core.server.rights import prepared_folders
 from core.status.events import Advanced, Consumer, StageBegan
 
@@ -206,8 +210,7 @@ def _is_sound(copy: Path, dataset: Dataset) -> bool:
 
 
 def _replace(copy: Path, original: Dataset, account: int | None) -> None:
-    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=copy.parent))
-    try:
+    with whole_folder(copy, 0o700) as partial:
         for name in original.files:
             if account is None:
                 _link(original.folder / name, partial / name)
@@ -218,12 +221,6 @@ def _replace(copy: Path, original: Dataset, account: int | None) -> None:
         if account is not None:
             os.chown(partial, 0, account)
             partial.chmod(0o750)
-        if copy.exists():
-            copy.rename(partial / "damaged")
-        partial.rename(copy)
-        shutil.rmtree(copy / "damaged", ignore_errors=True)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _link(file: Path, link: Path) -> None:
@@ -231,3 +228,35 @@ def _link(file: Path, link: Path) -> None:
         link.hardlink_to(file)
     except OSError:  # another file system
         shutil.copyfile(file, link)
+
+
+@dataclass(frozen=True)
+class TrainRows:
+    """The rows of the training part, split. `notes` warn about the split and the test set."""
+
+    train: NDArray[np.integer]
+    validation: NDArray[np.integer]
+    notes: Sequence[str]
+
+    @classmethod
+    def of(cls, dataset: Dataset, job: TrainJob) -> "TrainRows":
+        """Split the training part. Raises UsageError where early stopping has nothing to go by."""
+        notes = []
+        if dataset.held_out.leak:
+            notes.append(f"the test set: {dataset.held_out.leak}")
+        training_part = slice(dataset.train_windows)
+        classes = None
+        if dataset.task == CLASSIFICATION and not dataset.targets.shape:  # one class an example
+            classes = dataset.classes()[training_part]
+        train, validation = split_validation(
+            dataset.subjects()[training_part], job.validation_subjects, job.seed, classes
+        )
+        if classes is not None and (line := held_out_whole(classes, train, dataset.labels)):
+            notes.append(line)
+        if job.early_stopping is not None and not len(validation):
+            raise UsageError(
+                "jobs.train.early_stopping: it goes by the validation, for which these"
+                f" {dataset.train_windows} training windows are too few: set it to null, or"
+                " use more recordings"
+            )
+        return cls(train, validation, notes)

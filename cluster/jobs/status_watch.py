@@ -22,9 +22,8 @@ from core.engine.membership import Worker
 from core.inventory import Inventory
 from core.server.sockets import port_refusal
 from core.status import events
-from core.status.condensed import counted, events_of
 from core.status.events import Event, Stamped
-from core.status.history import HistoryFile, read_events
+from core.status.history import HistoryFile, condensed_events, read_events, sums_of_state
 from core.status.parts import Seen
 from core.status.state import ENDED, LONGEST_TEXT
 from core.status.view import RunView
@@ -85,13 +84,13 @@ class RunHistory:
             state = self._status.state()
             due = now - self._counted >= max(COUNT_SECONDS, state.samples.interval_seconds)
             if due or any(isinstance(event, CHANGES) for _, event in unwritten):
-                unwritten.append((now, counted(state)))
+                unwritten.append((now, sums_of_state(state)))
                 self._counted = now
             return self._file.write(unwritten)
 
     def _everything(self) -> list[Stamped]:
         self._status.take_unwritten()  # they are in the state
-        return events_of(self._status.state(), self._status.clock())
+        return condensed_events(self._status.state(), self._status.clock())
 
     def _run(self) -> None:
         while not self._end.wait(WRITE_SECONDS if self.keep() else PATIENCE_SECONDS):
@@ -166,7 +165,7 @@ class StatusWatch(Watch):
         elif self._history is not None and isinstance(event, events.Ended):
             self._history.close()  # before the report is made of it
 
-    def look(self) -> None:
+    def notice(self) -> None:
         """Notice how the workers are, and that time has passed."""
         membership = self._job.metrics.membership
         workers = {} if membership is None else membership.workers
@@ -181,7 +180,7 @@ class StatusWatch(Watch):
 
     def _keep_looking(self) -> None:
         while not self._end.wait(LOOK_SECONDS):
-            self.look()
+            self.notice()
 
 
 def _worker_view(worker: Worker, slots: int) -> Seen:

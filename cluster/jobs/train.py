@@ -13,49 +13,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.jobs import checkpointing
-from cluster.jobs.arithmetic import arithmetic_of_job
-from cluster.jobs.busy import BusyMeter
-from cluster.jobs.by_group import describe_groups, say_groups
-from cluster.jobs.calibration import latest_calibration, speeds_of
-from cluster.jobs.chaos_log import Hold, sabotage
+from cluster.jobs.busy import BusyMeter, latest_calibration, speeds_of
 from cluster.jobs.checkpointing import Counts, Resumption, RunKeeper
-from cluster.jobs.divergence import DivergedError
-from cluster.jobs.evaluation import Evaluator, figures_computed, tested
-from cluster.jobs.event_files import FOLDER, EventFiles
+from cluster.jobs.evaluation import (
+    Evaluator,
+    describe_groups,
+    figures_computed,
+    run_test_stage,
+    say_groups,
+    wrong_stretches,
+)
 from cluster.jobs.fit import Fit, Plan, Rows, epochs_of_refit
-from cluster.jobs.from_run import continued, model_to_continue, standardization
-from cluster.jobs.lifecycle import Job, JobContext
-from cluster.jobs.model_of_job import (
+from cluster.jobs.job_network import (
+    arithmetic_of_job,
     as_compiled,
     imported_app,
+    model_to_continue,
     network_for,
     refuse_too_many_servers,
+    standardization_for,
+    with_parameters_of,
 )
-from cluster.jobs.modes.mode import Setup
-from cluster.jobs.placing import Placed, meter_training, place, slots_of
+from cluster.jobs.lifecycle import Job, JobContext
+from cluster.jobs.modes import Setup
+from cluster.jobs.placing import (
+    Placed,
+    meter_training,
+    opening_lines,
+    place,
+    reproducible,
+    slots_of,
+)
 from cluster.jobs.run_folder import RunFolder
+from cluster.jobs.run_logs import FOLDER, EventFiles, Hold, sabotage
 from cluster.jobs.session import Session, Solo, connected
-from cluster.jobs.sources import load_dataset
+from cluster.jobs.sources import TrainRows, load_dataset
 from cluster.jobs.train_result import TrainReport, export_app, store
-from cluster.jobs.train_rows import TrainRows
-from cluster.jobs.train_words import opening_lines, reproducible
 from cluster.jobs.training import Trainer
-from cluster.jobs.wrong import wrong_stretches
+from cluster.jobs.updates import DivergedError
 from core.consistency import Speeds
 from core.engine.changes import ParameterServerLost
 from core.engine.devices import HOST, devices_here
 from core.ground.errors import UsageError
 from core.inventory.slots import without_part
 from core.parameters import Vector
-from core.status.events import (
-    BatchesCut,
-    Diverged,
-    Restored,
-    SpeedsRead,
-    StageBegan,
-    UpdatesCounted,
-    Validating,
-)
+from core.status import events
 from core.status.parts import Figures
 from ps_node.shard import VectorState
 from worker_node.recordings import LossWeights, WorkerWindows
@@ -116,7 +118,7 @@ class TrainRun(Job):
             self.job = self.job.computed_by(self.resumption.arithmetic)
         self.report.arithmetic = arithmetic_of_job(self.job, self.network)
         self.job = self.job.computed_by(self.report.arithmetic.name)
-        self.standardization = standardization(self.before, self.dataset, self.train_rows)
+        self.standardization = standardization_for(self.before, self.dataset, self.train_rows)
         self.weights = LossWeights.from_setting(job.class_weights, self.dataset, self.train_rows)
         self.cancel.check()
 
@@ -158,7 +160,7 @@ class TrainRun(Job):
             self._cut(session)
             if self.resumed is not None:
                 done = [fit.epochs_done for fit in self.report.fits]
-                self.stream.emit(Restored(*[*done, 0, 0][:2]))
+                self.stream.emit(events.Restored(*[*done, 0, 0][:2]))
             placed = self._placed(session, folder)
             mode = placed.mode
             for line in opening_lines(
@@ -203,7 +205,7 @@ class TrainRun(Job):
         else:
             state = VectorState(self._initial(self.train_rows))
         calibration = latest_calibration(Path(self.inventory.runs), self.inventory.cluster)
-        self.stream.emit(SpeedsRead(calibration or {}))
+        self.stream.emit(events.SpeedsRead(calibration or {}))
         speeds = Speeds(speeds_of(calibration))
         in_workers = job.facts.parameters == "workers"
         saboteur, self.report.chaos = sabotage(
@@ -268,7 +270,7 @@ class TrainRun(Job):
 
     def _test(self, evaluator: Evaluator, used: Fit) -> None:
         """Test a cancelled run too, which makes a result, but only while the person waits."""
-        evaluation = tested(
+        evaluation = run_test_stage(
             evaluator, self.dataset, self.standardization, self.stream.emit, self.cancel.overdue
         )
         if evaluation.examples < self.dataset.test_windows:
@@ -291,12 +293,12 @@ class TrainRun(Job):
         if idle := without_part(self.job.mode, slots.number, session.workers):
             log.warning("%s", idle)
         self.job = self.job.cut_into(slots.number)
-        self.stream.emit(BatchesCut(slots.number))
+        self.stream.emit(events.BatchesCut(slots.number))
 
     def _count_updates(self) -> Counts:
         counts = self._counted()
         self.stream.emit(
-            UpdatesCounted(
+            events.UpdatesCounted(
                 counts.applied, counts.duplicates_dropped, counts.rolled_back, counts.resumptions
             )
         )
@@ -342,7 +344,7 @@ class TrainRun(Job):
             return chosen
         every_row = np.arange(self.dataset.train_windows, dtype=np.int32)
         before = self.standardization
-        self.standardization = standardization(self.before, self.dataset, every_row)
+        self.standardization = standardization_for(self.before, self.dataset, every_row)
         if len(fits) == 1:
             initial = self._initial(every_row)
             shards.reset(initial)
@@ -362,7 +364,7 @@ class TrainRun(Job):
         """Return what a fit on these rows begins with; the standardization is theirs already."""
         initial = self.network.initial(self.job.seed)
         if self.before is not None:
-            return continued(initial, self.network, self.before, self.dataset.labels)
+            return with_parameters_of(initial, self.network, self.before, self.dataset.labels)
         blocks = self.standardization.blocks(self.dataset, rows)
         return self.network.measured(initial, self.standardization.packed(), blocks)
 
@@ -376,21 +378,21 @@ class TrainRun(Job):
         until: int | None = None,
     ) -> None:
         plan = Plan.of_job(self.job, rows, until)
-        self.stream.emit(StageBegan(stage, plan.updates, "updates"))
+        self.stream.emit(events.StageBegan(stage, plan.updates, "updates"))
         try:
             trainer.fit(stage, fit, plan, self.standardization, validate, self._count_updates)
         except DivergedError as problem:
-            self.stream.emit(Diverged(str(problem)))
+            self.stream.emit(events.Diverged(str(problem)))
             raise
 
     def _validate(self, evaluator: Evaluator, fit: Fit) -> Figures | None:
         """Figures of the parameters as they are on the held-out people."""
-        self.stream.emit(Validating(True))
+        self.stream.emit(events.Validating(True))
         evaluation = evaluator(
             self.validation_rows, self.standardization, stop=lambda: self.cancel.asked
         )
         if evaluation.figures is not None and not self.cancel.asked:
             epoch = fit.cursor.epoch + 1
             self.stream.emit(figures_computed("validation", evaluation, self.dataset.labels, epoch))
-        self.stream.emit(Validating(False))
+        self.stream.emit(events.Validating(False))
         return evaluation.figures

@@ -21,13 +21,11 @@ from cluster.apps.app import AppError, load_copy
 from cluster.apps.app_network import AppNetwork, Kind
 from cluster.apps.copy import RECORD, own_app
 from cluster.apps.networks import network_of
-from cluster.jobs.busy import BusyMeter
-from cluster.jobs.calibration import latest_calibration
-from cluster.jobs.chaos_log import ChaosLog
+from cluster.jobs.busy import BusyMeter, latest_calibration
 from cluster.jobs.checkpointing import Counts
-from cluster.jobs.dataset_entry import describe_dataset
 from cluster.jobs.fit import Fit
 from cluster.jobs.roles import WireMeter
+from cluster.jobs.run_logs import ChaosLog
 from core.data import Dataset
 from core.data.signals import UNKNOWN, Signals
 from core.engine.runtime import one_thread_an_operation
@@ -41,6 +39,45 @@ from core.models.network import BuiltIn, Network, build
 from core.parameters import Vector
 from core.status.parts import FIGURE_KEYS, Figures
 from worker_node.recordings import Standardization
+
+DATASET_KEYS = (
+    "name",
+    "source",
+    "sha256",
+    "train_windows",
+    "test_windows",
+    "channels",
+    "window_steps",
+    "labels",
+    "task",
+    "unit",
+    "held_out",
+    "filters",
+    "sampling_hz",
+    "channel_names",
+    "units",
+    "sensors",
+    "people",
+    "format_sha256",
+)
+
+
+def describe_dataset(dataset: Dataset | None) -> dict[str, Any]:
+    """The `dataset` entry of a result."""
+    if dataset is None:
+        return dict.fromkeys(DATASET_KEYS)
+    listed = {
+        "labels": list(dataset.labels),
+        "channel_names": list(dataset.channel_names),
+        "units": list(dataset.units),
+        "sensors": {sensor.name: sensor.kind for sensor in dataset.signals.sensors},
+        "format_sha256": dataset.signals.format_sha256,
+        "held_out": asdict(dataset.held_out),
+    }
+    attributes = [key for key in DATASET_KEYS if key not in listed]
+    entry = {**listed, **{key: getattr(dataset, key) for key in attributes}}
+    return {key: entry[key] for key in DATASET_KEYS}
+
 
 log = logging.getLogger(__name__)
 

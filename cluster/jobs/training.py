@@ -10,15 +10,22 @@ from typing import Protocol
 import numpy as np
 
 from cluster.jobs.cancel import CALLS_SECONDS, Cancel
-from cluster.jobs.chaos_log import Hold
-from cluster.jobs.divergence import DivergedError, LossCourse, refuse_without_loss
 from cluster.jobs.fit import Cursor, Fit, Plan, Update, is_better
-from cluster.jobs.modes.mode import Mode, Step, Stretch
+from cluster.jobs.modes import Mode, Step, Stretch
 from cluster.jobs.roles import WireMeter
-from cluster.jobs.schedule import learning_rate
+from cluster.jobs.run_logs import Hold
 from cluster.jobs.session import Runner
-from cluster.jobs.work_source import WorkSource, parts_of
+from cluster.jobs.updates import (
+    DivergedError,
+    LossCourse,
+    WorkSource,
+    learning_rate,
+    parts_of,
+    refuse_without_loss,
+    stretch_updates,
+)
 from core.engine.workers import Item
+from core.ground.waiting import until
 from core.inventory.training import TrainJob
 from core.models.objective import Objective
 from core.parameters import Vector
@@ -32,12 +39,8 @@ from core.status.events import (
     Updated,
 )
 from core.status.parts import Figures
-from core.status.stage import Pace
+from core.status.records import Pace
 from worker_node.recordings import Standardization
-
-FIRST_STRETCH = 16
-"""Updates of a fit's first stretch, from which the pace is learnt."""
-
 
 HOLD_LOOK_SECONDS = 0.05
 
@@ -263,11 +266,16 @@ class Trainer:
         if updates_left > 0:
             return updates_left
         self.hold.begin(applied)
-        while not (self.hold.exhausted() or self._cancel.asked):
-            for _ in self._runner.run(self.hold, lambda: self._cancel.asked, CALLS_SECONDS):
-                pass
-            time.sleep(HOLD_LOOK_SECONDS)  # a runner without workers returns at once
+        until(self._is_let_go, inf, HOLD_LOOK_SECONDS)  # a runner without workers returns at once
         return self.hold.updates_left(applied) or 1
+
+    def _is_let_go(self) -> bool:
+        assert self.hold is not None
+        if self.hold.exhausted() or self._cancel.asked:
+            return True
+        for _ in self._runner.run(self.hold, lambda: self._cancel.asked, CALLS_SECONDS):
+            pass
+        return False
 
     def _stretch(self, plan: Plan, updates: Sequence[Update], stretch: Stretch, fit: Fit) -> None:
         source = WorkSource(self._mode, updates, stretch, lambda: self._runner.live)
@@ -317,7 +325,7 @@ class Trainer:
             fit.step_seconds.append(outcome.seconds)
             fit.staleness = fit.staleness.added([reply.staleness])
             memories = self._mode.memories
-            self._keeper.progress(1, memories.lost, memories.held)
+            self._keeper.progress(1, memories.lost, memories.holders)
             rate = self._rate(plan, update.batches[-1])
             pace = windows / max(1e-9, time.monotonic() - started)
             loss = stats.fmean(reply.step.losses.values())
@@ -384,16 +392,3 @@ class Trainer:
                 f"epoch {epoch + 1} (update {last}): {reason}; the learning rate was {rate:.3g}:"
                 " lower jobs.train.optimizer.learning_rate"
             )
-
-
-def stretch_updates(
-    updates_a_second: float | None, every_seconds: float, seconds_left: float
-) -> int:
-    """Return the updates of a stretch that ends just after the next checkpoint is due.
-
-    None is an unknown pace. Workers wait for each other at its end, so it lasts a tenth of the time
-    between two checkpoints at least.
-    """
-    if updates_a_second is None:
-        return FIRST_STRETCH
-    return 1 + int(updates_a_second * max(seconds_left, every_seconds / 10.0))

@@ -30,8 +30,7 @@ from cluster.pages.drawing import Drawing
 from core.control.door import Door, listening
 from core.status.history import finite
 from core.status.view import RunView, described
-from core.web.entrance import Entrance
-from core.web.guard import PageGuard
+from core.web.entrance import Entrance, PageGuard
 
 log = logging.getLogger(__name__)
 

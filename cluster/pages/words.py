@@ -9,7 +9,7 @@ from typing import TypeGuard
 import yaml
 from pydantic import TypeAdapter
 
-from core.status.parts import written
+from core.status.parts import figure_text
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def figure(value: float | None, digits: int = 4) -> str:
 def measure(value: float | None) -> str:
     """A figure of any size: `0.8132`, `12345.68`."""
     if _is_number(value):
-        return written(value)
+        return figure_text(value)
     return NOTHING
 
 

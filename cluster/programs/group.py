@@ -20,10 +20,10 @@ from cluster.programs.lead import RunningProcess
 from cluster.programs.process import Usage
 from cluster.programs.program import Member
 from core.control.client import NoAnswerError, ask, key_of
+from core.control.own_state import own_token
 from core.control.server import PROCESS_HEADER
-from core.control.token import own_token
 from core.inventory import Inventory, Task
-from core.metrics.instruments import family
+from core.metrics.catalogue import family
 
 LOOK_SECONDS = 0.1
 USE_SECONDS = 2.0

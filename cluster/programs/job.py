@@ -16,8 +16,7 @@ from typing import Any
 
 from cluster.jobs.lifecycle import Job, JobContext
 from cluster.jobs.roles import RunAnnouncer, of_all
-from cluster.jobs.run_folder import RunFolder
-from cluster.jobs.run_log import SPEAKER
+from cluster.jobs.run_folder import SPEAKER, RunFolder
 from cluster.programs.group import (
     ANSWER_SECONDS,
     Group,

@@ -9,7 +9,7 @@ from pathlib import Path
 from signal import Signals
 from typing import Any
 
-from cluster.pages.sweep_files import RunRecord, SweepRecord
+from cluster.pages.files import RunRecord, SweepRecord
 from cluster.programs.output import BoundedLog
 from cluster.sweeps.executors import Executor, RunAssignment
 from cluster.sweeps.plan import RunExit, Schedule

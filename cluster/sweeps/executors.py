@@ -15,12 +15,12 @@ from pathlib import Path
 
 from cluster.apps.copy import FOLDER, RECORD, KeptApp, keep
 from cluster.apps.files import files_of_app
-from cluster.pages.sweep_files import Placement
+from cluster.pages.files import Placement
 from cluster.programs.frames import bytes_back
 from cluster.programs.lead import Lead, RemoteProcess
 from cluster.programs.process import ProgramProcess
 from cluster.programs.program import MARK_VARIABLE, TOKEN_VARIABLE
-from core.control.token import handed
+from core.control.own_state import token_variables
 from core.ground.errors import ClusterError
 from core.inventory import Inventory
 from core.inventory.nodes import CoordinatorPorts, Node, RoleEntry
@@ -75,7 +75,7 @@ class LocalExecutor:
         """Start the run's process."""
         member_arguments = ["--folder", str(work.folder), "--placement", self._placement]
         command = [sys.executable, "-m", MEMBER, *member_arguments, "--", *work.arguments]
-        environment = environment_of_member({**os.environ, **handed()}, self._mark)
+        environment = environment_of_member({**os.environ, **token_variables()}, self._mark)
         self._process = ProgramProcess(command, environment, Path.cwd())
 
     @property

@@ -21,7 +21,7 @@ from cluster.jobs.job_metrics import OURS, SELF
 from cluster.jobs.lifecycle import Job, JobContext
 from cluster.jobs.run_folder import RunFolder, is_finished
 from cluster.jobs.run_status import Now
-from cluster.pages.sweep_files import FILE, RunRecord, SweepRecord, SweepState, read_sweep
+from cluster.pages.files import FILE, RunRecord, SweepRecord, SweepState, read_sweep
 from cluster.programs.process import end_marked
 from cluster.sweeps.drive import RUNS, ClusterLost, Drive, Hooks
 from cluster.sweeps.executors import APP, Places, app_there, bring_app, settle_app
@@ -47,7 +47,7 @@ from cluster.sweeps.sweep_file import SweepFile, axes_of
 from cluster.sweeps.trials import Trials
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import atomic_write, read_json
-from core.metrics.instruments import family
+from core.metrics.catalogue import family
 from core.status import events
 
 

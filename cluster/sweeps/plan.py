@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cluster.pages.sweep_files import OVER, Placement, RunRecord, SweepRecord
+from cluster.pages.files import OVER, Placement, RunRecord, SweepRecord
 from cluster.sweeps.progress import LONGEST_ERROR, figures_of_node
 from cluster.sweeps.reader import SEED, SETTINGS_PREFIX
 from cluster.sweeps.sweep_file import RunSettings, SweepError, SweepFile

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from cluster.pages.sweep_files import OVER, RunRecord, SweepRecord
+from cluster.pages.files import OVER, RunRecord, SweepRecord
 from cluster.sweeps.reader import Search
 from core.ground.files import parsed_json
 from core.status.view import SweepCellView, SweepView

@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
-from cluster.pages.sweep_files import Axis, Placement
+from cluster.pages.files import Axis, Placement
 from cluster.sweeps.reader import DocumentReader, Search, search_of
 from core.documents import InventoryError, InventoryProblem, printable
 from core.documents.yaml_document import KeyPath, parse

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cluster.pages.sweep_files import OVER, RunRecord
+from cluster.pages.files import OVER, RunRecord
 from cluster.sweeps.plan import PlannedRun, run_id
 from cluster.sweeps.progress import Epoch
 from cluster.sweeps.reader import Dimension, Search

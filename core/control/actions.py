@@ -1,6 +1,6 @@
 """What callers may have this process do: drain a worker, restart, name the run.
 
-`rules` decides who may.
+`Rules` decide who may.
 """
 
 import re
@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 
-from core.control.messages import Reply, Request
-from core.control.rules import DRAIN, RESTART, RUN, Rules
+from core.control.requests import DRAIN, RESTART, RUN, Reply, Request, Rules
 from core.control.server import Computation, Pool
 
 USUAL_SECONDS = 60.0

@@ -1,13 +1,15 @@
-"""The one HTTP client: an answer within a total deadline and of a bounded size, or one error.
+"""The clients of the cluster's ports: HTTP, and a supervisor's lines of JSON over its unix socket.
 
-It imports the standard library alone: `fab` also sends its source to nodes, whose own Python runs
-it (`program`).
+An answer comes within a total deadline and is of a bounded size, or there is one error. The module
+imports the standard library alone: `fab` also sends its source to nodes, whose own Python runs it
+(`program`).
 """
 
 from __future__ import annotations
 
 import hmac
 import http.client
+import json
 import secrets
 import socket
 import time
@@ -226,3 +228,65 @@ def program(main: str) -> bytes:
     It is this module, then `main`, which calls `ask` and reads `sys.argv`.
     """
     return Path(__file__).read_bytes() + f"\n\n{main}".encode()
+
+
+MOST_LINE_BYTES = 1_048_576
+"""A status of 64 roles is some 30 KB."""
+
+
+class SupervisorConnection:
+    """A connection whose every step has the same deadline. Use as a context manager."""
+
+    def __init__(self, path: Path, deadline_seconds: float) -> None:
+        """Connect. Raises OSError."""
+        self._deadline_seconds = deadline_seconds
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(deadline_seconds)
+        try:
+            self._socket.connect(str(path))
+        except OSError:
+            self._socket.close()
+            raise
+        self._received = Received(self._socket, 0.0)
+        self._lines = BufferedReader(self._received)
+
+    def __enter__(self) -> SupervisorConnection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def send(self, verb: str, **request: Any) -> None:
+        """Send one request. Raises OSError."""
+        self._socket.settimeout(self._deadline_seconds)
+        self._socket.sendall(json.dumps({"verb": verb, **request}).encode() + b"\n")
+
+    def read_line(self) -> bytes:
+        """The next line with its end; empty at the end of the connection.
+
+        Raises TimeoutError and other OSErrors.
+        """
+        self._received.end = time.monotonic() + self._deadline_seconds
+        line = self._lines.readline(MOST_LINE_BYTES + 1)
+        if len(line) > MOST_LINE_BYTES:
+            raise OSError(f"a line of more than {MOST_LINE_BYTES} bytes")
+        if line.endswith(b"\n"):
+            return line
+        return b""
+
+
+def ask_supervisor(
+    path: Path, deadline_seconds: float, verb: str, **request: str
+) -> dict[str, Any]:
+    """The supervisor's reply to one request.
+
+    Raises OSError, and ValueError for a reply that is no JSON object.
+    """
+    from core.ground.files import parsed_json  # a node's own Python has no such package
+
+    with SupervisorConnection(path, deadline_seconds) as connection:
+        connection.send(verb, **request)
+        reply = parsed_json(connection.read_line())
+    if not isinstance(reply, dict):
+        raise ValueError(f"expected an object, got {str(reply)[:80]!r}")
+    return reply

@@ -20,9 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
-from core.control.door import Door, listening
-from core.control.eviction import expired, oldest_idle
-from core.control.messages import (
+from core.control.door import Door, expired, listening, oldest_idle
+from core.control.requests import (
     END_OF_HEAD,
     MOST_BODY_BYTES,
     MOST_HEAD_BYTES,

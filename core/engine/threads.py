@@ -18,7 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
-from core.control.lines import ask_supervisor
+from core.control.client import ask_supervisor
 from core.engine.changes import first_line
 from core.engine.chaos import DELIVERY, Chaos, Fault, Strike
 from core.engine.runtime import Runtime, lacks_file, transient

@@ -44,7 +44,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from core.control.lines import ask_supervisor
+from core.control.client import ask_supervisor
 from core.logs import say
 from core.server.sockets import Probes, answering, cut
 

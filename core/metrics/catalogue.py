@@ -1,13 +1,17 @@
-"""Every metric once, as data: the exporters and docs/metrics.md are made from it.
+"""Every metric once, as data: docs/metrics.md and the Prometheus client's objects are made from it.
 
 catalogue.json has the metrics by the process that exports them: all, the coordinator while such a
 job runs, or a service by itself. docs/how-to-add/metric.md shows how to add one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from core.ground.files import read_json
 
@@ -56,14 +60,14 @@ class Metric:
         return (*LABELS, *self.labels)
 
 
-def _read(exporter: Exporter, row: Mapping[str, Any]) -> Metric:
+def _metric_of_row(exporter: Exporter, row: Mapping[str, Any]) -> Metric:
     labels = {label: tuple(values) for label, values in row.get("labels", {}).items()}
     listed = {"labels": labels, "buckets": tuple(row.get("buckets", ()))}
     return Metric(**{"exporter": exporter, **row, **listed})
 
 
 CATALOGUE: tuple[Metric, ...] = tuple(
-    _read(exporter, row)
+    _metric_of_row(exporter, row)
     for exporter, rows in read_json(Path(__file__).with_suffix(".json")).items()
     for row in rows
 )
@@ -78,3 +82,90 @@ def metric(short: str) -> Metric:
 def exported_by(*exporters: Exporter) -> tuple[Metric, ...]:
     """The metrics of these exporters, in the catalogue's order."""
     return tuple(entry for entry in CATALOGUE if entry.exporter in exporters)
+
+
+# The `_created` series would be unused gauges in the text format.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the one function the client left untyped
+
+Family = GaugeMetricFamily | CounterMetricFamily
+
+
+def family(short: str) -> Family:
+    """Return an empty family of `pscluster_{short}`, for a collector.
+
+    It takes values in the order of `Metric.label_names`.
+    """
+    entry = metric(short)
+    kind = CounterMetricFamily if entry.kind == "counter" else GaugeMetricFamily
+    return kind(entry.name, entry.help, labels=entry.label_names)
+
+
+def gauge(short: str, registry: CollectorRegistry) -> Gauge:
+    """A gauge that stores its values."""
+    entry = metric(short)
+    return Gauge(entry.name, entry.help, entry.label_names, registry=registry)
+
+
+def counter(short: str, registry: CollectorRegistry) -> Counter:
+    """A counter that stores its values."""
+    entry = metric(short)
+    return Counter(entry.name, entry.help, entry.label_names, registry=registry)
+
+
+def histogram(short: str, registry: CollectorRegistry) -> Histogram:
+    """A histogram with the entry's buckets."""
+    entry = metric(short)
+    return Histogram(
+        entry.name, entry.help, entry.label_names, buckets=entry.buckets, registry=registry
+    )
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which task of the cluster a process is.
+
+    It makes samples of the catalogue's metrics for collectors.
+    """
+
+    role: str
+    task: int
+
+    @property
+    def values(self) -> list[str]:
+        """Values of the labels `role` and `task`."""
+        return [self.role, str(self.task)]
+
+    def sample(self, short: str, value: float, *labels: str) -> Family:
+        """Return `pscluster_{short}` with this one value.
+
+        `labels` are the values of its further labels.
+        """
+        metric_family = family(short)
+        metric_family.add_metric([*self.values, *labels], value)
+        return metric_family
+
+
+class KeptCounters(Collector):
+    """Counters whose values another component keeps, by metric and labels.
+
+    Labels are in the order of `Metric.label_names`.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[tuple[str, ...], float]] = {}
+
+    def set(self, short: str, value: float, *labels: str) -> None:
+        """Set `pscluster_{short}` to this value."""
+        self._values[short] = {**self._values.get(short, {}), labels: value}
+
+    def add(self, short: str, value: float, *labels: str) -> None:
+        """Add to `pscluster_{short}`."""
+        self.set(short, self._values.get(short, {}).get(labels, 0.0) + value, *labels)
+
+    def collect(self) -> Iterator[Family]:
+        """Yield one family for each metric with values."""
+        for short, values in list(self._values.items()):
+            metric_family = family(short)
+            for labels, value in values.items():
+                metric_family.add_metric(labels, value)
+            yield metric_family

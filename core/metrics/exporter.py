@@ -10,11 +10,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from core.control.actions import Actions, Routes
-from core.control.messages import Reply, Request
-from core.control.rules import Rules
+from core.control.requests import Reply, Request, Rules
 from core.control.server import PROCESS_HEADER, Server
+from core.metrics import UNCOUNTED, Scrapes
 from core.metrics.process import Cost
-from core.metrics.scrapes import UNCOUNTED, Scrapes
 
 __all__ = ["PROCESS_HEADER", "Exporter", "serve"]
 

@@ -1,8 +1,16 @@
-"""The metrics that every process of a cluster exports."""
+"""The metrics that every process of a cluster exports, and its traffic.
+
+Traffic is bytes and packets over this process's own TCP sockets. The kernel counts the wire itself
+(TCP_INFO), without root; tensor shapes would give an estimate only.
+"""
 
 import platform
-from collections.abc import Callable, Iterator
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from prometheus_client import CollectorRegistry
@@ -10,13 +18,121 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from core import __version__
-from core.metrics.accelerator import Gpu, GpuCollector
-from core.metrics.filesystems import FilesystemCollector
-from core.metrics.instruments import Identity
-from core.metrics.node import NodeCollector, firmware
-from core.metrics.process import Cost, ProcessCollector
-from core.metrics.processor import processor
-from core.metrics.traffic import TrafficMeter
+from core.metrics.catalogue import Identity
+from core.metrics.node import FilesystemCollector, NodeCollector, firmware
+from core.metrics.process import Cost, Gpu, GpuCollector, ProcessCollector, processor
+from core.metrics.sockets import borrowed, is_listening, is_tcp, own_sockets
+
+SAMPLE_SECONDS = 1.0
+TCP_INFO_FIELDS = struct.Struct("=120xQQII")
+"""tcpi_bytes_acked, tcpi_bytes_received, tcpi_segs_out, tcpi_segs_in of struct tcp_info, at offsets
+120 to 144 in include/uapi/linux/tcp.h since Linux 4.2; the structure only ever grows at its end."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Payload bytes, without headers, and TCP segments.
+
+    Sent bytes count once acknowledged; segments include bare acknowledgements.
+    """
+
+    received_bytes: int = 0
+    sent_bytes: int = 0
+    received_packets: int = 0
+    sent_packets: int = 0
+
+    def __add__(self, other: "Traffic") -> "Traffic":
+        return Traffic(
+            self.received_bytes + other.received_bytes,
+            self.sent_bytes + other.sent_bytes,
+            self.received_packets + other.received_packets,
+            self.sent_packets + other.sent_packets,
+        )
+
+
+def of_connection(connection: socket.socket) -> Traffic:
+    """The traffic of a TCP connection since it opened.
+
+    Raises OSError for a closed one or a kernel before 4.2.
+    """
+    raw = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_FIELDS.size)
+    if len(raw) < TCP_INFO_FIELDS.size:
+        raise OSError(
+            f"TCP_INFO has {len(raw)} bytes, expected {TCP_INFO_FIELDS.size}: Linux 4.2 or newer is"
+            " needed"
+        )
+    acknowledged, received, segments_out, segments_in = TCP_INFO_FIELDS.unpack(raw)
+    return Traffic(received, acknowledged, segments_in, segments_out)
+
+
+class TrafficMeter(Collector):
+    """Totals over all connections since the start, without those of the excluded local ports.
+
+    A thread samples once a second, so that a connection loses at most its last second when it
+    closes. Each scrape samples again. `close` ends the thread.
+    """
+
+    def __init__(self, identity: Identity, excluded_ports: Iterable[int], cost: Cost) -> None:
+        self._identity = identity
+        self._cost = cost
+        self._excluded = frozenset(excluded_ports)
+        self._lock = threading.Lock()
+        self._open: dict[int, Traffic] = {}
+        self._skipped: frozenset[int] = frozenset()
+        """Inodes of sockets that do not count, as of the latest sample."""
+        self._closed = Traffic()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="traffic", daemon=True)
+        self._thread.start()
+
+    def total(self) -> Traffic:
+        """The traffic until now."""
+        with self._lock:
+            connections = dict(self._connections())
+            for inode in self._open.keys() - connections.keys():
+                self._closed += self._open[inode]
+            self._open = connections
+            return sum(connections.values(), self._closed)
+
+    def close(self) -> None:
+        """End the sampling thread."""
+        self._stop.set()
+        self._thread.join()
+
+    def collect(self) -> Iterator[Metric]:
+        """Bytes and packets, received and sent."""
+        total = self.total()
+        sample = self._identity.sample
+        yield sample("network_receive_bytes_total", total.received_bytes)
+        yield sample("network_transmit_bytes_total", total.sent_bytes)
+        yield sample("network_receive_packets_total", total.received_packets)
+        yield sample("network_transmit_packets_total", total.sent_packets)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(SAMPLE_SECONDS):
+            self.total()
+            self._cost.so_far("traffic")
+
+    def _connections(self) -> Iterator[tuple[int, Traffic]]:
+        skipped = set()
+        for descriptor, inode in own_sockets():
+            if inode in self._skipped:
+                skipped.add(inode)
+                continue
+            try:
+                with borrowed(descriptor) as view:
+                    if (
+                        is_tcp(view)
+                        and not is_listening(view)
+                        and view.getsockname()[1] not in self._excluded
+                    ):
+                        yield inode, of_connection(view)
+                    elif not is_tcp(view) or is_listening(view):
+                        skipped.add(inode)  # final; a TCP socket may yet listen or connect
+            except OSError:  # closed since it was listed
+                continue
+        self._skipped = frozenset(skipped)
+
 
 TENSORFLOW_PACKAGES = ("tensorflow-cpu", "tensorflow")
 

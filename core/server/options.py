@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from core.control.rules import BY_TOKEN
-from core.control.token import CREDENTIALS_VARIABLE, VARIABLE, own_key
+from core.control.own_state import CREDENTIALS_VARIABLE, VARIABLE, own_key
+from core.control.requests import BY_TOKEN
 from core.ground.accounts import account_for_roles
 from core.ground.errors import UsageError
 from core.logs.lines import LogSettings, add_flags, given_or

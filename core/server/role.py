@@ -17,17 +17,16 @@ from prometheus_client.exposition import choose_encoder
 
 from core.control.actions import Actions
 from core.control.door import RateLimitedLog, raise_limit
-from core.control.rules import Rules
-from core.control.token import own_key
+from core.control.own_state import own_key
+from core.control.requests import Rules
 from core.ground.accounts import become, die_with_parent, why_root
 from core.ground.errors import ClusterError, ExitCode
 from core.ground.shell import without_foreign, without_proxies
 from core.logs import say
 from core.logs.lines import Speaker, begin, last_line
 from core.metrics import exporter, standard
-from core.metrics.instruments import Identity
-from core.metrics.process import Cost
-from core.metrics.processor import usable_cores
+from core.metrics.catalogue import Identity
+from core.metrics.process import Cost, usable_cores
 from core.server.gate import PeerAccounts
 from core.server.options import RoleName, RoleOptions, explicit_flags, options, parse, resolve
 from core.server.port_guard import PortGuard, guard_loopback, is_loopback

@@ -2,6 +2,9 @@
 
 A live run and one that is read back from its history go through the same function. Terminal,
 metrics, page and history show the state that it makes.
+
+A live event implies others, such as a worker that left, a sample a second or an estimate to keep. A
+history has them already, so that a run which is read back implies none.
 """
 
 from collections import Counter, defaultdict
@@ -11,15 +14,38 @@ from itertools import groupby
 from math import isfinite
 from typing import Any, assert_never
 
-from core.status import events, roles
-from core.status.event_log import line_of
+from core.status import events
 from core.status.events import Event, Stamped
-from core.status.role_record import COORDINATOR, UP, RoleRecord
-from core.status.roles import RoleEvent
-from core.status.stage import Pace, PresentStage
-from core.status.state import RunState, SampleSums
-from core.status.thinning import Estimates, mean, with_line
-from core.status.training import LatestReport, Training
+from core.status.parts import Seen
+from core.status.records import (
+    COORDINATOR,
+    UP,
+    LatestReport,
+    Pace,
+    PresentStage,
+    RoleRecord,
+    Training,
+    line_of,
+)
+from core.status.state import (
+    RoleEvent,
+    RunState,
+    SampleSums,
+    after_role_event,
+    after_steps,
+    with_counts,
+    without_coordinator,
+)
+from core.status.thinning import (
+    AWAY,
+    SPAN_OF_PHASE,
+    SUSPECTED,
+    WORKING,
+    Estimates,
+    live_workers,
+    mean,
+    with_line,
+)
 from core.status.training_events import TrainingEvent
 from core.status.view import NodeView, SampleView
 
@@ -50,7 +76,7 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
     if isinstance(event, TrainingEvent):
         return _trained(state, event, seconds)
     if isinstance(event, RoleEvent):
-        return roles.after(state, event, seconds)
+        return after_role_event(state, event, seconds)
     match event:
         case events.StageBegan(name, total, unit):
             began = replace(state, progress=PresentStage(name, unit, Pace(total)))
@@ -63,7 +89,7 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
             return _at_stage(state, validating=begins)
         case events.PointsDrawn():
             worker = f"worker:{event.task}"
-            state = roles.worked(state, worker, event.samples, [event.round_trip_seconds])
+            state = after_steps(state, worker, event.samples, [event.round_trip_seconds])
             latest = state.point(event, seconds)
             return replace(state, estimates=Estimates(state.estimates.milestones, latest))
         case events.Estimated(point):
@@ -161,7 +187,7 @@ def _worked_on(state: RunState, work: Iterable[Stamped]) -> RunState:
                 losses.append(event.loss)
     for task, seconds_of_task in round_trips.items():
         worker = COORDINATOR if alone else f"worker:{task}"
-        state = roles.worked(state, worker, windows[task], seconds_of_task)
+        state = after_steps(state, worker, windows[task], seconds_of_task)
     sums = SampleSums(
         state.sums.since,
         state.sums.loss + sum(losses),
@@ -170,7 +196,7 @@ def _worked_on(state: RunState, work: Iterable[Stamped]) -> RunState:
         state.sums.steps + len(stale),
     )
     if training is not None:
-        training = training.worked(step_parts, stale, latest)
+        training = training.after_steps(step_parts, stale, latest)
     state = replace(state, sums=sums, training=training)
     if latest is None:
         return state
@@ -184,7 +210,7 @@ def _trained(state: RunState, event: TrainingEvent, seconds: float) -> RunState:
         state = _at_stage(state, epoch=event)
     if state.training is None:
         return state
-    return replace(state, training=state.training.after(event, seconds))
+    return replace(state, training=state.training.after_event(event, seconds))
 
 
 def _surviving(lines: Iterable[Stamped], restored: events.Restored) -> Iterator[Stamped]:
@@ -233,7 +259,7 @@ def _resumed(state: RunState, last: float) -> RunState:
     if training is not None:
         training = replace(training, latest=LatestReport())
     return replace(
-        roles.without_coordinator(state, last),
+        without_coordinator(state, last),
         state="running",
         reason=None,
         ended_seconds=None,
@@ -263,7 +289,7 @@ def _counted(state: RunState, event: events.Counted) -> RunState:
     interval = max(state.samples.interval_seconds, event.interval_seconds)
     state = replace(
         state,
-        roles=dict(roles.counted(state.roles, event.roles)),
+        roles=dict(with_counts(state.roles, event.roles)),
         progress=progress,
         nodes=tuple(
             replace(node, processor=event.processors.get(node.name)) for node in state.nodes
@@ -275,3 +301,65 @@ def _counted(state: RunState, event: events.Counted) -> RunState:
     if event.train is None or state.training is None:
         return state
     return replace(state, training=replace(state.training, count=event.train, step_parts=()))
+
+
+def implied_events(state: RunState, event: Event, seconds: float) -> Iterator[Stamped]:
+    """Yield what follows from `event` and has to be applied before it."""
+    match event:
+        case events.Looked(workers):
+            for task, worker in workers.items():
+                if task in state.roles:
+                    for change in changes_of(state, task, worker):
+                        yield seconds, change
+            since = state.sums.since
+            if since is not None and seconds - since >= state.samples.interval_seconds:
+                yield seconds, _sample(state, workers, seconds, seconds - since)
+        case events.Resumed(last) if state.samples.series:
+            idle = dict.fromkeys(state.samples.series[-1].workers, 0.0)
+            yield last, SampleView(last, None, 0.0, None, idle, 0)
+            yield seconds, SampleView(seconds, None, 0.0, None, idle, 0)
+        case events.PointsDrawn() if state.estimates.keeps(event.drawn):
+            yield seconds, events.Estimated(state.point(event, seconds))
+
+
+def changes_of(state: RunState, task: str, worker: Seen) -> Iterator[events.WorkerChanged]:
+    """Yield what has happened to a worker since the look before."""
+    role = state.roles[task]
+    before = SPAN_OF_PHASE.get(role.state, AWAY)
+    after = SPAN_OF_PHASE.get(worker.phase, AWAY)
+    departures = role.departures_before + worker.departures
+    if worker.phase == "drained" and role.state != "drained":
+        yield events.WorkerChanged(task, "drained", departures)
+    elif departures > role.departures and before != AWAY:
+        yield events.WorkerChanged(task, "left", departures)
+        before = AWAY
+    elif departures != role.departures or task not in state.spans.by_task:
+        yield events.WorkerChanged(task, "absent", departures)
+    if before == AWAY and after != AWAY:
+        yield events.WorkerChanged(task, "joined", departures)
+        before = WORKING
+    if before == WORKING and after == SUSPECTED:
+        yield events.WorkerChanged(task, "suspected", departures)
+    elif before == SUSPECTED and after == WORKING:
+        yield events.WorkerChanged(task, "answers", departures)
+    elif before != AWAY and after == AWAY and worker.phase != "drained":
+        yield events.WorkerChanged(task, "absent", departures)
+
+
+def _sample(
+    state: RunState, workers: Mapping[str, Seen], seconds: float, since: float
+) -> SampleView:
+    sums = state.sums
+    rates = {
+        role.task: (role.windows - role.sampled_windows) / since
+        for role in state.roles.values()
+        if role.windows or role.task.startswith("worker:")
+    }
+    return SampleView(
+        seconds,
+        sums.loss / sums.losses if sums.losses else None,
+        sum(rates.values()),
+        sums.staleness / sums.steps if sums.steps else None,
+        rates,
+        live_workers(workers) if workers else state.live,
+    )

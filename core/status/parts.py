@@ -1,12 +1,14 @@
-"""What events are made of: figures, counters, and types with bounds.
+"""What events are made of: figures, counters, confusions of classes, and types with bounds.
 
-The bounds are there because a run's folder may be foreign.
+The bounds are there because a run's folder may be foreign. Of few classes there is a matrix, of
+many there are counts and the most frequent mistakes.
 """
 
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from heapq import nlargest
 from math import isfinite, isnan, nan
 from typing import Annotated
 
@@ -89,7 +91,7 @@ class Figures:
         }
         more = len(self.others) - _IN_A_LINE
         texts = [
-            f"{name} {written(value)}"
+            f"{name} {figure_text(value)}"
             for name, value in (*figures.items(), *[*self.others.items()][:_IN_A_LINE])
         ]
         return ", ".join([*texts, *([f"{more} more"] if more > 0 else [])])
@@ -98,7 +100,7 @@ class Figures:
         """The accuracy alone, which stands for all; the whole line where there is none."""
         if self.accuracy is None:
             return self.line()
-        return f"accuracy {written(self.accuracy)}"
+        return f"accuracy {figure_text(self.accuracy)}"
 
     def better_than(self, other: "Figures | None", by: float = 0.0) -> bool:
         """Return whether the accuracy is higher by more than `by`.
@@ -143,7 +145,7 @@ def largest(values: Sequence[float]) -> float:
     return max(values)
 
 
-def written(value: float) -> str:
+def figure_text(value: float) -> str:
     """A figure of any size: `0.8125`, `12345.68`, `1.235e-05`."""
     size = abs(value)
     if size == 0 or 1e-3 <= size < 1e3:
@@ -254,3 +256,90 @@ class TrainCount:
     resumptions: Count = 0
     checkpoints: Count = 0
     staleness: StalenessCount = StalenessCount()
+
+
+LARGEST_MATRIX = 30
+"""Classes of a confusion matrix that a person can read."""
+MOST_COUNTED = 1000
+"""Classes that are counted one by one."""
+MOST_MIX_UPS = 20
+LONGEST_LABEL = 100
+
+Matrix = tuple[tuple[int, ...], ...]
+"""Examples by true and predicted class."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """What is kept of an evaluation by class: `labels` and `rows`, or the counts."""
+
+    labels: tuple[str, ...] = ()
+    rows: Matrix = ()
+    counts: tuple[ClassCount, ...] = ()
+    mix_ups: tuple[MixUp, ...] = ()
+
+
+def by_class(
+    labels: Sequence[str],
+    rows: Sequence[Sequence[int]],
+    counts: tuple[ClassCount, ...] = (),
+    mix_ups: tuple[MixUp, ...] = (),
+) -> Classes:
+    """Return the matrix where a person can read it, else counts and the most frequent mistakes.
+
+    `rows` has shape (labels, labels), rows the true class. Without rows `counts` and `mix_ups` stay
+    as they are. Raises ValueError where the matrix has another shape.
+    """
+    if rows and {len(labels)} != {len(rows), *map(len, rows)}:
+        raise ValueError(
+            f"expected {len(labels)} rows and columns, got {[len(row) for row in rows]}"
+        )
+    if not rows:
+        counted = tuple(
+            replace(count, label=encodable_label(count.label)) for count in counts[:MOST_COUNTED]
+        )
+        return Classes(counts=counted, mix_ups=mix_ups[:MOST_MIX_UPS])
+    labels = tuple(map(encodable_label, labels))
+    if len(rows) <= LARGEST_MATRIX:
+        return Classes(labels, tuple(map(tuple, rows)))
+    return Classes(counts=counts_of(labels, rows)[:MOST_COUNTED], mix_ups=mix_ups_of(labels, rows))
+
+
+def encodable_label(label: str) -> str:
+    """Return the label as it can be written anywhere.
+
+    A folder's name, and so a label, need not be UTF-8.
+    """
+    return label.encode("utf-8", "backslashreplace").decode()
+
+
+def counts_of(labels: Sequence[str], rows: Sequence[Sequence[int]]) -> tuple[ClassCount, ...]:
+    """Count each class; of more than `MOST_COUNTED` the one with the most examples is first."""
+    true = [sum(row) for row in rows]
+    predicted = [sum(column) for column in zip(*rows, strict=True)]
+    places: Sequence[int] = range(len(labels))
+    if len(labels) > MOST_COUNTED:
+        places = sorted(places, key=lambda place: -true[place])
+    return tuple(
+        ClassCount(
+            labels[at][:LONGEST_LABEL],
+            rows[at][at],
+            predicted[at] - rows[at][at],
+            true[at] - rows[at][at],
+        )
+        for at in places
+    )
+
+
+def mix_ups_of(labels: Sequence[str], rows: Sequence[Sequence[int]]) -> tuple[MixUp, ...]:
+    """The most frequent mistakes, the most frequent first."""
+    mistakes = (
+        (examples, -true, -predicted)
+        for true, row in enumerate(rows)
+        for predicted, examples in enumerate(row)
+        if examples and predicted != true
+    )
+    return tuple(
+        MixUp(labels[-true][:LONGEST_LABEL], labels[-predicted][:LONGEST_LABEL], examples)
+        for examples, true, predicted in nlargest(MOST_MIX_UPS, mistakes)
+    )

@@ -15,12 +15,11 @@ from core.ground.errors import UsageError
 from core.ground.files import json_object
 from core.status import events
 from core.status.apply import apply, replay
-from core.status.classes import Classes, by_class
 from core.status.events import Stamped
 from core.status.history import NAME, read_events
-from core.status.parts import CLASSIFICATION, Count, Name, TrainCount
+from core.status.parts import CLASSIFICATION, Classes, Count, Name, TrainCount, by_class
+from core.status.records import Training
 from core.status.state import ENDED, RunState
-from core.status.training import Training
 from core.status.view import ClassesView, ConfusionView, PiPoint, RunView, StalenessView, TrainView
 
 RESULT = "result.json"

@@ -13,7 +13,7 @@ from core.status.view import PiPoint, SampleView, SpanView
 MOST_SAMPLES = 600
 MOST_EPOCHS = 1000
 SHORTEST_SECONDS = 1.0
-"""Between two samples of a run's first ten minutes."""
+"""Time between two samples of a run's first ten minutes."""
 GROWTH = 1.02
 """Factor from one kept estimate of pi to the next, in samples: about 350 over three decades."""
 MOST_SPANS = 64

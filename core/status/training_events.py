@@ -6,8 +6,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from core.status.classes import by_class
-from core.status.parts import ClassCount, Count, Figures, MixUp, Name, Number, Seconds, Text
+from core.status.parts import (
+    ClassCount,
+    Count,
+    Figures,
+    MixUp,
+    Name,
+    Number,
+    Seconds,
+    Text,
+    by_class,
+)
 
 
 @dataclass(frozen=True)

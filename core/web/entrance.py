@@ -1,23 +1,28 @@
-"""The connections of a uvicorn server: how many there may be, and how long each may take.
+"""What stands before a page: the guard of its requests, and the connections of its uvicorn server.
 
-uvicorn would accept without bounds, and asyncio's own accept repeats each failure a thousandfold
-once descriptors are short (2,048 lines of log a second).
+The guard checks Host and the method, and completes the headers. Connections are bounded in number
+and time: uvicorn would accept without bounds, and asyncio's own accept repeats each failure a
+thousandfold once descriptors are short (2,048 lines of log a second).
 """
 
 import asyncio
 import math
 import socket
 import ssl
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
 import uvicorn
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from core.control.door import Door
-from core.control.eviction import expired, oldest_idle
+from core.control.door import Door, expired, oldest_idle
+from core.control.requests import OWN_PAGE, is_ours
 
 REQUEST_SECONDS = 5.0
 """Time from the connection, or the end of the answer before, to the end of a request's head."""
@@ -231,3 +236,83 @@ class Entrance:
         for connection in expired(connected, now):
             self._end(connection)
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+
+SAFE_METHODS = ("GET", "HEAD")
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "cross-origin-resource-policy": "same-origin",
+}
+"""Headers of every answer; each guard adds the policy for its own content."""
+
+
+class RequestGuard(ABC):
+    """A guard that answers what `refusal` refuses, passes on the rest, and adds missing headers."""
+
+    headers: Mapping[str, str] = HEADERS
+
+    def __init__(self, application: ASGIApp, names: Collection[str]) -> None:
+        """`names`: hosts that the server answers to besides `localhost` and any address."""
+        self.application = application
+        self._names = {"localhost", *(name.lower() for name in names)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request (ASGI)."""
+        if scope["type"] != "http":
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._complete(MutableHeaders(scope=message))
+            await send(message)
+
+        await (self.refusal(scope) or self.application)(scope, receive, send_with_headers)
+
+    @abstractmethod
+    def refusal(self, scope: Scope) -> ASGIApp | None:
+        """Return the answer to a request that is refused, or None."""
+
+    def is_for_us(self, scope: Scope) -> bool:
+        """Return whether the request has one header Host, with an address or a name of ours."""
+        hosts = Headers(scope=scope).getlist("host")
+        return len(hosts) == 1 and is_ours(hosts[0], self._names)
+
+    def _complete(self, headers: MutableHeaders) -> None:
+        for name, value in self.headers.items():
+            headers.setdefault(name, value)
+        headers.setdefault("cache-control", "no-cache" if "etag" in headers else "no-store")
+
+
+class PageGuard(RequestGuard):
+    """The guard of a page that can only be looked at."""
+
+    headers = HEADERS | {
+        "content-security-policy": (
+            "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+            "object-src 'none'"
+        ),
+        "x-frame-options": "DENY",
+        "referrer-policy": "no-referrer",
+        "cross-origin-opener-policy": "same-origin",
+    }
+
+    def refusal(self, scope: Scope) -> ASGIApp | None:
+        """Refuse other methods than GET and HEAD, other hosts, and what another site's page loads.
+
+        A person may follow a link from there. None lets it through.
+        """
+        if scope["method"] not in SAFE_METHODS:
+            refusal = "this page can only be looked at: expected GET or HEAD\n"
+            return PlainTextResponse(refusal, 405, {"Allow": ", ".join(SAFE_METHODS)})
+        if not self.is_for_us(scope):
+            refusal = "this page answers to localhost, to its address and to its node's name only\n"
+            return PlainTextResponse(refusal, 421)
+        headers = Headers(scope=scope)
+        if (
+            headers.get("sec-fetch-site") not in OWN_PAGE
+            and headers.get("sec-fetch-mode") != "navigate"
+        ):
+            # It could read nothing, but hold a place of those who look.
+            refusal = "this is not for the pages of other sites: open it in a tab of its own\n"
+            return PlainTextResponse(refusal, 403)
+        return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.control.token import read_token
+from core.control.own_state import read_token
 from core.ground.files import atomic_write, read_json
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.fleet import Fleet

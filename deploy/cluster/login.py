@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from core.control.own_state import make
+from core.control.own_state import make_private
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.cluster.openssh import ConfigurationError, Route, expanded, own_account, route_to
 
@@ -272,7 +272,7 @@ class PinnedKeys:
             if keys.lookup(name) is not None:
                 del keys[name]
             keys.add(name, sighting.key.get_name(), sighting.key)
-        make(self.path.parent)
+        make_private(self.path.parent)
         partial = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         keys.save(str(partial))
         partial.replace(self.path)

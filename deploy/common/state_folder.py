@@ -3,8 +3,7 @@
 import os
 from pathlib import Path
 
-from core.control.own_state import OTHERWISE, make, state_of
-from core.control.token import kept_token
+from core.control.own_state import OTHERWISE, kept_token, make_private, state_of
 from core.ground.errors import ClusterError
 
 LONGEST_SOCKET_PATH_BYTES = 107
@@ -51,7 +50,7 @@ class StateFolder:
         return self.logs / f"{name.replace(':', '-')}.log"
 
     def token(self) -> str:
-        """The cluster's token, made where there is none yet (`core.control.token`).
+        """The cluster's token, made where there is none yet (`core.control.own_state`).
 
         It needs the folder that `create` makes. Raises ClusterError.
         """
@@ -66,7 +65,7 @@ class StateFolder:
         Raises ClusterError where the place cannot be written.
         """
         try:
-            make(self.logs)
+            make_private(self.logs)
         except OSError as error:
             raise self._refused("state", error) from error
 

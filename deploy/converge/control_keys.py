@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core.control.client import key_of
-from core.control.token import is_token
+from core.control.own_state import is_token
 from deploy.cluster.places import CONTROL_KEYS, CONTROL_TOKEN
 from deploy.common.command_line import quoted
 from deploy.converge.change import Change, Shell, Upload

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.control.own_state import make
+from core.control.own_state import make_private
 from core.ground.files import atomic_write, read_json
 from deploy.converge.apply import StepFailure
 
@@ -123,7 +123,7 @@ class Recap:
 
     def write(self, folder: Path, name: str) -> Path:
         """Keep it as `folder/name.json`; the path."""
-        make(folder)
+        make_private(folder)
         path = folder / f"{name}.json"
         atomic_write(path, json.dumps(self.to_json(), indent=1).encode() + b"\n")
         return path

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from core.control.own_state import make
+from core.control.own_state import make_private
 from core.ground.files import atomic_write, read_json
 from deploy.common.texts import filled
 from deploy.release.history import Installed, previous
@@ -63,7 +63,7 @@ class UnfinishedRollback:
         if not rollback.left:
             self.forget()
             return
-        make(self._path.parent)
+        make_private(self._path.parent)
         atomic_write(self._path, json.dumps(asdict(rollback)).encode() + b"\n")
 
     def forget(self) -> None:

@@ -29,8 +29,8 @@ COPIES_ON_A_SERVER = 4
 """Vectors under way in a parameter server: what is encoded, sent, received and decoded at the same
 time."""
 CALL_SECONDS = 0.002
-"""Time of an update on the coordinator (experiments/pages/performance.md); `sync` and `allreduce` wait for it,
-and so does a worker between two updates of its own."""
+"""Time of an update on the coordinator (experiments/pages/performance.md); `sync` and `allreduce`
+wait for it, and so does a worker between two updates of its own."""
 _BOARDS = (512, 1024, 2048, 4096, 8192, 16384)
 """Megabytes of memory that boards have."""
 

@@ -366,7 +366,7 @@ def _how_to_return(jobs: NodeJobs, name: str) -> str:
 
 def _draw_report(folder: Path) -> None:
     # Here and from its figures: a page of the node's own would run its scripts in a browser.
-    from cluster.pages.leave import draw_report
+    from cluster.pages import draw_report
 
     try:
         draw_report(folder)

@@ -14,7 +14,7 @@ from typing import Any
 
 from cluster.apps.copy import FETCHED, FOLDER, RECORD
 from cluster.apps.files import files_of_app, is_own
-from cluster.pages.run_files import REPORT
+from cluster.pages.files import REPORT
 from cluster.programs.frames import bytes_fetched
 from core.ground.errors import ClusterError, UsageError
 from core.ground.files import atomic_write, json_object

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.apps.environments import local_environments, python_of
 from core.control.client import program
-from core.control.own_state import make
-from core.control.token import VARIABLE
+from core.control.own_state import VARIABLE, make_private
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import atomic_write, read_json
 from core.ground.locks import FileLock, LockHeldError, held_by
 from core.logs import say
-from core.metrics.scrapes import UNCOUNTED
+from core.metrics import UNCOUNTED
 from deploy.cluster.cluster import ManagedCluster
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.services import ClusterStatus
@@ -138,7 +137,7 @@ class PendingJobs:
 
     def note(self, submitted: Sequence[str] = ()) -> None:
         """Note that every job but these has to run. Raises ClusterError."""
-        make(self._path.parent)
+        make_private(self._path.parent)
         atomic_write(self._path, json.dumps({"submitted": list(submitted)}).encode() + b"\n")
 
     def forget(self) -> None:

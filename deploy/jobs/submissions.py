@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from core.control.own_state import OTHERWISE, make, user_state
+from core.control.own_state import OTHERWISE, make_private, user_state
 from core.ground.files import atomic_write, read_json, write_refusal
 
 MOST = 1000
@@ -43,7 +43,7 @@ def keep(cluster: str, node: str, job_id: str, submission: Submission) -> None:
     """Write it down. Raises ClusterError."""
     path = _path(cluster, node, job_id)
     try:
-        make(path.parent)
+        make_private(path.parent)
     except OSError as problem:
         raise write_refusal(
             path.parent, "the list of your jobs cannot be written", problem, OTHERWISE

@@ -10,8 +10,7 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from core.control.door import listening
-from core.control.own_state import make, state_of_services
-from core.control.token import kept_token
+from core.control.own_state import kept_token, make_private, state_of_services
 from core.ground.children import Child, EndRequest
 from core.ground.errors import ClusterError, reason_of
 from deploy.common.interrupts import interruptible
@@ -94,8 +93,8 @@ def _secrets_and_services(folder: Path, services: Path) -> str:
     Prometheus waits for files in a folder that exists. Raises ClusterError.
     """
     try:
-        make(folder)
-        make(services / "targets")
+        make_private(folder)
+        make_private(services / "targets")
         return kept_token(folder, PASSWORD)
     except OSError as problem:
         raise ClusterError(

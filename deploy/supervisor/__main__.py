@@ -10,7 +10,7 @@ from pathlib import Path
 
 import core.inventory
 from core.control.door import raise_limit
-from core.control.token import VARIABLE
+from core.control.own_state import VARIABLE
 from core.ground.errors import ClusterError
 from core.logs import say
 from core.logs.lines import LogSettings

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from core.control.client import SupervisorConnection
 from core.control.door import RateLimitedLog
-from core.control.lines import SupervisorConnection
 from core.ground.errors import ClusterError
 from core.ground.files import parsed_json
 from deploy.cluster.services import ClusterStatus
@@ -210,7 +210,7 @@ class ControlClient:
         try:
             if request is not None:
                 connection.send(verb, **request)
-            line = connection.read()
+            line = connection.read_line()
         except TimeoutError as error:
             late = f"did not answer {verb!r} within {self._deadline_seconds:.0f} s"
             raise self._failed(late, "ends it by force") from error

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from core.control.client import key_of
-from core.control.token import KEY_VARIABLE
+from core.control.own_state import KEY_VARIABLE
 from core.ground.children import dies_with_parent
 from core.ground.errors import ClusterError
 from core.ground.files import read_json

@@ -12,8 +12,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from core.control.rules import OWN_PAGE
-from core.web.guard import HEADERS, SAFE_METHODS, RequestGuard
+from core.control.requests import OWN_PAGE
+from core.web.entrance import HEADERS, SAFE_METHODS, RequestGuard
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.page.files import is_page
 from recognise.service.places import prove

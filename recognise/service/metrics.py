@@ -7,8 +7,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from core.metrics.catalogue import metric
-from core.metrics.instruments import Identity, counter, family, gauge, histogram
+from core.metrics.catalogue import Identity, counter, family, gauge, histogram, metric
 from recognise.service.drift import DriftFigures
 
 IDENTITY = Identity("service", 0)

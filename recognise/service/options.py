@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from core.control.rules import is_ours
+from core.control.requests import is_ours
 from core.ground import gone
 from core.ground.addresses import is_host_name
 from core.ground.errors import UsageError

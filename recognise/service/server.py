@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import h11
 import uvicorn
 
-from core.control.door import Door, listening
-from core.control.eviction import oldest_idle
+from core.control.door import Door, listening, oldest_idle
 from core.ground.errors import ClusterError, reason_of
 from core.metrics import exporter
 from core.web.entrance import Entrance, HttpConnection, Patience

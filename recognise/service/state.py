@@ -4,8 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from core.control.own_state import make, state_of_services
-from core.control.token import kept_token
+from core.control.own_state import kept_token, make_private, state_of_services
 from core.ground.errors import ClusterError, UsageError, reason_of
 
 OTHERWISE = "work in another folder"
@@ -23,7 +22,7 @@ def made(folder: Path) -> Path:
     Raises ClusterError where that cannot be, or where it is another's.
     """
     try:
-        make(folder)
+        make_private(folder)
         if folder.is_symlink() or folder.lstat().st_uid != os.getuid():
             raise ClusterError(
                 f"{folder}: expected a folder of this account: work in another folder"

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from cluster.pages.panels import tiles_of
 from cluster.pages.report import summary_tiles
-from cluster.pages.run_files import StoredRun
+from cluster.pages.files import StoredRun
 from deploy.monitor.files import dashboards
 from tests.cluster.pages.example import training
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from cluster.jobs.modes.mode import optimizer_of
+from cluster.jobs.modes import optimizer_of
 from core.engine.runtime import trace
 from core.ground.lazy import keras, tf
 from core.inventory.fields import OPTIMIZERS

@@ -1,8 +1,13 @@
-"""`mode: allreduce`: workers hold the parameters and exchange gradients, without servers.
+"""`mode: allreduce` and `mode: mirrored`: what computes holds the parameters, without servers.
 
-One call a step spans all workers that were there when the run began. A lost worker takes its shard
-with it: the run ends as it does when a parameter server is lost, and resumes from its last
-checkpoint with the workers that are left.
+One call a step spans all workers that were there when the run began; they exchange gradients. A
+lost worker takes its shard with it: the run ends as it does when a parameter server is lost, and
+resumes from its last checkpoint with the workers that are left.
+
+Of `mirrored` one function a step spans all devices of this machine. The processor's memory has the
+parameters. Each device gets a copy of them, computes its slots, and adds them up to aligned
+subtrees. Their sums meet on the processor in the tree of all synchronous steps, so that the bits
+are those of `single`.
 """
 
 from collections.abc import Sequence
@@ -13,8 +18,18 @@ import numpy as np
 from typing_extensions import override
 
 from cluster.jobs.fit import Update
-from cluster.jobs.modes.mode import ItemResult, Mode, Setup, Step, Stretch, time_after
-from cluster.jobs.specs import float32, int32, int64, standardization_of
+from cluster.jobs.modes import (
+    ItemResult,
+    Mode,
+    Setup,
+    Step,
+    Stretch,
+    float32,
+    int32,
+    int64,
+    standardization_of,
+    time_after,
+)
 from core.consistency import Grant, Speeds, tree_sum
 from core.engine.runtime import Traced, host_of, trace
 from core.engine.workers import Item, Outcome
@@ -140,3 +155,10 @@ class AllreduceMode(Mode):
         loss = tree_sum([float(value) for value in figures[:, 0]], lambda a, b: a + b)
         step = Step({update.batches[0]: loss}, float(figures[:, 1].sum()), norm)
         return ItemResult((pull, compute, push), self._job.batch_size, 0.0, step)
+
+
+class MirroredMode(AllreduceMode):
+    """The exchange of `allreduce` with one shard; devices of one machine count as equally fast."""
+
+    def _shared_out(self, setup: Setup) -> list[range]:
+        return runs_of(setup.job.pieces, range(len(setup.computing)), Speeds())

@@ -6,8 +6,18 @@ import numpy as np
 from typing_extensions import override
 
 from cluster.jobs.fit import Update
-from cluster.jobs.modes.mode import ItemResult, Mode, Setup, Step, Stretch, time_after
-from cluster.jobs.specs import float32, int32, int64, standardization_of
+from cluster.jobs.modes import (
+    ItemResult,
+    Mode,
+    Setup,
+    Step,
+    Stretch,
+    float32,
+    int32,
+    int64,
+    standardization_of,
+    time_after,
+)
 from core.consistency import Grant
 from core.engine.runtime import Traced, trace
 from core.engine.workers import Item, Outcome
@@ -95,6 +105,6 @@ class AsynchronousMode(Mode):
         loss, hits, norm, staleness, forgot, pull, compute, push = (
             float(value) for value in outcome.value
         )
-        self.memories.heard(outcome.task, stretch.first_id, forgot=bool(forgot))
+        self.memories.record_reply(outcome.task, stretch.first_id, forgot=bool(forgot))
         step = Step({update.batches[0]: loss}, hits, norm)
         return ItemResult((pull, compute, push), self._job.batch_size, staleness, step)

@@ -12,8 +12,18 @@ import numpy as np
 from typing_extensions import override
 
 from cluster.jobs.fit import Update
-from cluster.jobs.modes.mode import ItemResult, Mode, Setup, Step, Stretch, time_after
-from cluster.jobs.specs import float32, int32, int64, standardization_of
+from cluster.jobs.modes import (
+    ItemResult,
+    Mode,
+    Setup,
+    Step,
+    Stretch,
+    float32,
+    int32,
+    int64,
+    standardization_of,
+    time_after,
+)
 from core.consistency import Grant
 from core.engine.runtime import Traced, trace
 from core.engine.workers import Item, Outcome
@@ -153,7 +163,7 @@ class LocalMode(Mode):
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:
         self.policy.replied(grant, outcome.task, outcome.seconds / len(update.batches))
         staleness, pull, compute, push, forgot = (float(value) for value in outcome.value[:HEAD])
-        self.memories.heard(outcome.task, stretch.first_id, forgot=bool(forgot))
+        self.memories.record_reply(outcome.task, stretch.first_id, forgot=bool(forgot))
         lines = outcome.value[HEAD:].reshape(-1, 3)[: len(update.batches)]
         losses = {batch: float(line[0]) for batch, line in zip(update.batches, lines, strict=True)}
         step = Step(losses, float(lines[:, 1].sum()), float(lines[:, 2].max()))

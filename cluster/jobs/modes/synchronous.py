@@ -12,8 +12,18 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from cluster.jobs.fit import Update
-from cluster.jobs.modes.mode import ItemResult, Mode, Setup, Step, Stretch, time_after
-from cluster.jobs.specs import float32, int32, int64, standardization_of
+from cluster.jobs.modes import (
+    ItemResult,
+    Mode,
+    Setup,
+    Step,
+    Stretch,
+    float32,
+    int32,
+    int64,
+    standardization_of,
+    time_after,
+)
 from core.consistency import Grant, subtree_sizes, tree_sum
 from core.engine.runtime import Traced, trace
 from core.engine.workers import Item, Outcome

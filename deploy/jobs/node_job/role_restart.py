@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from core.control.client import NoAnswerError, ask, key_of
+from core.control.own_state import own_token
 from core.control.server import PROCESS_HEADER
-from core.control.token import own_token
 from core.ground.errors import ClusterError
 
 ANSWER_SECONDS = 3.0

@@ -12,7 +12,7 @@ from cluster.apps.app import App
 from cluster.apps.app_network import AppNetwork
 from cluster.apps.keras_settings import optimizer_settings
 from cluster.apps.networks import network_of
-from cluster.jobs.model_of_job import as_compiled, network_for
+from cluster.jobs.job_network import as_compiled, network_for
 from core.data.dataset import Array, Dataset
 from core.ground.errors import UsageError
 from core.ground.lazy import keras, tf

@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
-from cluster.jobs.chaos_log import LET_GO
+from cluster.jobs.run_logs import LET_GO
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
 from core.server.sockets import answers

@@ -12,7 +12,7 @@ from cluster.apps.app import App
 from cluster.apps.app_network import AppNetwork, Kind
 from cluster.apps.networks import network_of
 from cluster.jobs.fit import Update
-from cluster.jobs.modes.mode import Mode, Setup, Stretch, mode_of
+from cluster.jobs.modes import Mode, Setup, Stretch, mode_of
 from core.consistency import Grant, Speeds
 from core.data import Dataset
 from core.data.dataset import Array

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cluster.jobs.arithmetic import arithmetic_of_job
+from cluster.jobs.job_network import arithmetic_of_job
 from core.ground.errors import UsageError
 from core.inventory.training import TrainJob
 from tests.cluster.apps.looping import dropout_in_a_cell_and_behind_it

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.apps.app import App, AppError
 from cluster.apps.app_network import AppNetwork
-from cluster.jobs.model_of_job import network_for
+from cluster.jobs.job_network import network_for
 from core.engine.devices import HOST
 from core.ground.errors import UsageError
 from core.ground.lazy import keras, tf

@@ -27,7 +27,7 @@ def score(seed: int, fold: int, accuracy: float | None, groups: Groups = ()) -> 
 
 
 def opened(path: Path, *scores: FoldScore, planned: int = 4, **key: object) -> CvRecord:
-    record = CvRecord.opened(path, {**KEY, **key}, planned)
+    record = CvRecord.load(path, {**KEY, **key}, planned)
     for each in scores:
         record.add(each)
     return record

@@ -7,9 +7,14 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from cluster.jobs.by_group import describe_groups, line_of_groups
-from cluster.jobs.evaluation import CHUNK, Evaluation, Evaluator
-from cluster.jobs.wrong import wrong_stretches
+from cluster.jobs.evaluation import (
+    CHUNK,
+    Evaluation,
+    Evaluator,
+    describe_groups,
+    line_of_groups,
+    wrong_stretches,
+)
 from core.engine.dispatcher import Dispatcher
 from core.engine.workers import Item, Outcome
 from core.models.objective import CONFUSION, EXAMPLES, LOSS

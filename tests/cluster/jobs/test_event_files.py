@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from cluster.jobs.event_files import EventFiles
-from core.status.events import Event
-from core.status.stream import EventStream
+from cluster.jobs.run_logs import EventFiles
+from core.status.events import Event, EventStream
 from tests.cluster.jobs.kit import events_of
 from tests.ran import python
 from tests.tables import table

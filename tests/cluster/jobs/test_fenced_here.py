@@ -9,7 +9,7 @@ import pytest
 
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.fit import Fit, Plan
-from cluster.jobs.modes.mode import Mode, Stretch
+from cluster.jobs.modes import Mode, Stretch
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.training import Trainer
 from core.consistency import Grant

@@ -12,7 +12,7 @@ from prometheus_client.core import Metric as Family
 
 from cluster.jobs import job_metrics
 from cluster.jobs.job_metrics import CoordinatorMetrics, JobMetrics, PiMetrics, TrainingMetrics
-from cluster.jobs.modes.mode import wire_codecs
+from cluster.jobs.modes import wire_codecs
 from core.engine.codecs.fp16 import Fp16Codec
 from core.engine.codecs.fp32 import Fp32Codec
 from core.engine.codecs.topk import TopKCodec
@@ -22,12 +22,9 @@ from core.ground.errors import ClusterError
 from core.inventory import Task
 from core.inventory.fields import CODECS
 from core.metrics import standard
-from core.metrics.accelerator import Gpu, GpuCollector
-from core.metrics.catalogue import Exporter, exported_by, metric
-from core.metrics.filesystems import FilesystemCollector
-from core.metrics.instruments import Identity
-from core.metrics.node import NodeCollector, Throttling
-from core.metrics.process import Cost
+from core.metrics.catalogue import Exporter, Identity, exported_by, metric
+from core.metrics.node import FilesystemCollector, NodeCollector, Throttling
+from core.metrics.process import Cost, Gpu, GpuCollector
 from core.status.events import (
     Advanced,
     Diverged,

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from cluster.apps.app_network import AppNetwork
-from cluster.jobs.from_run import continued
+from cluster.jobs.job_network import with_parameters_of
 from cluster.jobs.train_result import CONFIGURATION, WEIGHTS, StoredModel, load, store
 from core.ground.errors import UsageError
 from core.inventory.fields import Choice
@@ -62,14 +62,14 @@ def test_a_training_goes_on_with_one_class_more(tmp_path: Path) -> None:
     network = build(config, window_steps=16, channels=2, classes=4)
     fresh = network.layout.unpack(network.initial(1))
     old = before.network.layout.unpack(before.vector)
-    found = network.layout.unpack(continued(network.initial(1), network, before, labels))
+    found = network.layout.unpack(with_parameters_of(network.initial(1), network, before, labels))
     widened = [name for name in found if found[name].shape != old[name].shape]
     for name, value in found.items():
         expected = np.append(fresh[name][..., :1], old[name], -1) if name in widened else old[name]
         np.testing.assert_array_equal(value, expected)
     narrow = build(ThesisModel(hidden=16), window_steps=16, channels=2, classes=4)
     with pytest.raises(ValueError, match="shape"):
-        continued(narrow.initial(1), narrow, before, labels)
+        with_parameters_of(narrow.initial(1), narrow, before, labels)
 
 
 def test_the_weights_are_named_tensors_any_reader_can_use(tmp_path: Path) -> None:

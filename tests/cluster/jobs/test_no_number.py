@@ -12,12 +12,12 @@ from cluster.export.export import compare
 from cluster.export.request import ExportRefused
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.check_app import _Steps
-from cluster.jobs.divergence import DivergedError, LossCourse
+from cluster.jobs.cv_record import score_of_fold
 from cluster.jobs.evaluation import EvaluationResult
 from cluster.jobs.fit import Fit, Plan, is_better
-from cluster.jobs.fold_judge import judged
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.training import Trainer
+from cluster.jobs.updates import DivergedError, LossCourse
 from core.data.split import Fold
 from core.engine.workers import Outcome
 from core.ground.lazy import keras, tf
@@ -152,7 +152,7 @@ def test_a_fold_without_a_loss_is_no_score() -> None:
     found = EvaluationResult(Figures(loss=nan, accuracy=0.25), np.zeros((4, 4), np.int64), 4)
     evaluator: Any = lambda *_, **__: found  # noqa: E731
     with pytest.raises(DivergedError, match="the loss over what was held out is nan"):
-        judged(evaluator, fold, np.ones(4, int), evaluator, lambda: False)
+        score_of_fold(evaluator, fold, np.ones(4, int), evaluator, lambda: False)
 
 
 def test_a_loss_that_is_nan_has_diverged_wherever_it_stands() -> None:

@@ -16,12 +16,12 @@ from core.status.events import (
     Began,
     Consumer,
     Ended,
+    EventStream,
     Planned,
     PointsDrawn,
     StageBegan,
     Updated,
 )
-from core.status.stream import EventStream
 from tests.cluster.jobs.kit import events_of
 from tests.tables import table
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.jobs.calibration import keep_calibration, latest_calibration
-from cluster.jobs.run_folder import RunFolder, newest_model, newest_unfinished
-from cluster.jobs.run_log import SPEAKER, RunLog
+from cluster.jobs.busy import keep_calibration, latest_calibration
+from cluster.jobs.run_folder import SPEAKER, RunFolder, RunLog, newest_model, newest_unfinished
 from core.ground.errors import ClusterError, UsageError
 from core.ground.files import atomic_write
 from tests.ran import ran

@@ -9,9 +9,9 @@ import pytest
 from benchmarks.synthetic_hhar import write_hhar
 from cluster.apps.app import App
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.dataset_entry import describe_dataset
 from cluster.jobs.progress import Display
 from cluster.jobs.sources import load_dataset
+from cluster.jobs.train_result import describe_dataset
 from core.data import Dataset
 from core.data.publish import publishable
 from core.ground.errors import DataError, UsageError

@@ -75,7 +75,7 @@ def train(job: Played) -> None:
     for worker in membership.workers.values():
         worker.phase = Phase.IDLE
     job.metrics.membership = membership
-    job.watch.look()
+    job.watch.notice()
     emit = job.stream.emit
     for event in events_of(table("cluster/jobs/events", "four updates")):
         emit(event)
@@ -86,7 +86,7 @@ def train(job: Played) -> None:
     emit(CheckpointWritten(0.1, 1_000_000, 4))
     membership.workers[1].phase = Phase.ABSENT
     membership.workers[1].departures = 1
-    job.watch.look()
+    job.watch.notice()
     logging.getLogger("anything").warning("the %s is hot", "node")
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from cluster.jobs import training
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.chaos_log import LET_GO, ChaosLog, Hold
 from cluster.jobs.fit import Fit, Plan
-from cluster.jobs.modes.mode import ItemResult, Memories, Step
+from cluster.jobs.modes import ItemResult, Memories, Step
 from cluster.jobs.roles import WireMeter
+from cluster.jobs.run_logs import LET_GO, ChaosLog, Hold
 from cluster.jobs.training import Trainer
-from cluster.jobs.work_source import parts_of
+from cluster.jobs.updates import parts_of
 from core.consistency import Speeds
 from core.consistency.asynchronous import Asynchronous
 from core.engine.chaos import ChaosPlan

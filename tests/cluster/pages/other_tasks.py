@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-from core.status.condensed import events_of
 from core.status.events import (
     Ended,
     EpochEnded,
@@ -13,7 +12,7 @@ from core.status.events import (
     StageBegan,
     StoppedEarly,
 )
-from core.status.history import NAME, line_of
+from core.status.history import NAME, condensed_events, line_of
 from core.status.parts import ClassCount, Figures
 from tests.cluster.pages.example import HOSTILE
 from tests.cluster.pages.folders import RESULTS
@@ -101,7 +100,7 @@ def left(folder: Path, played: Played, final: Figures) -> Path:
     """The folder of such a run, with its history and its result."""
     folder.mkdir(parents=True)
     seconds = played.state.ended_seconds or 60.0
-    lines = (line_of(event, at, STARTED) for at, event in events_of(played.state, seconds))
+    lines = (line_of(event, at, STARTED) for at, event in condensed_events(played.state, seconds))
     (folder / NAME).write_bytes(b"".join(lines))
     result = {**RESULTS["other"], "final": final.describe(), "elapsed_seconds": seconds}
     (folder / "result.json").write_text(json.dumps(result))

@@ -10,10 +10,10 @@ import pytest
 
 from cluster.jobs.lifecycle import environment
 from cluster.pages import server as live
-from cluster.pages.comparison import comparison
+from cluster.pages.__main__ import comparison
 from cluster.pages.drawing import STATIC, Drawing
+from cluster.pages.files import StoredRun, run_of
 from cluster.pages.report import report
-from cluster.pages.run_files import StoredRun, run_of
 from cluster.pages.server import PageServer
 from cluster.pages.sweep import sweep_page
 from core.status.view import ConfusionView, RunView

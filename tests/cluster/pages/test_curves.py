@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cluster.pages.charts import MOST_POINTS, smoothed
-from cluster.pages.curves import precision_recall
-from cluster.pages.run_files import StoredRun
+from cluster.pages.files import StoredRun
+from cluster.pages.run_charts import precision_recall
 from tests.tables import table
 
 CURVE = table("cluster/pages/rows", "curve")

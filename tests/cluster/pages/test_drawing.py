@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from cluster.pages import words
-from cluster.pages.class_tables import confusion_of, row_of
-from cluster.pages.drawing import STATIC, Drawing
+from cluster.pages.drawing import STATIC, Drawing, confusion_of, row_of
 from cluster.pages.panels import picture_of
 from cluster.pages.run_charts import charts_of
 from cluster.pages.words import WORDS
 from core import web
-from core.status.classes import counts_of
+from core.status.parts import counts_of
 from core.status.view import ConfusionView, RunView
 from tests.cluster.pages.elements import Elements
 from tests.cluster.pages.example import HOSTILE, begun, estimating, failed, hostile, training

@@ -8,18 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cluster.pages.class_tables import MOST_ROWS, ClassPanel, class_panel
-from cluster.pages.comparison import comparison
-from cluster.pages.drawing import Drawing
+from cluster.pages.__main__ import comparison
+from cluster.pages.drawing import MOST_ROWS, ClassPanel, Drawing, class_panel
+from cluster.pages.files import StoredRun, run_of
 from cluster.pages.panels import Tile, tiles_of
 from cluster.pages.report import report
 from cluster.pages.run_charts import charts_of
-from cluster.pages.run_files import StoredRun, run_of
 from cluster.pages.words import WORDS, glossary, stage
-from core.status.classes import MOST_COUNTED, by_class
 from core.status.events import FiguresComputed
 from core.status.history import LONGEST_LINE, event_of, line_of
-from core.status.parts import Figures
+from core.status.parts import MOST_COUNTED, Figures, by_class
 from core.status.past_run import read_run
 from core.status.view import RunView
 from tests.cluster.pages import folders

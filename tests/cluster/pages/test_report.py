@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from cluster import pages
 from cluster.jobs.lifecycle import environment
 from cluster.pages import __main__ as command
-from cluster.pages import leave
-from cluster.pages.comparison import comparison, groups_of, named
-from cluster.pages.pi_times import times_of
+from cluster.pages.__main__ import comparison, groups_of, with_letters
+from cluster.pages.charts import times_of
+from cluster.pages.files import StoredRun, run_of
 from cluster.pages.report import report
-from cluster.pages.run_files import StoredRun, run_of
 from core.ground.errors import UsageError
 from tests.cluster.pages.elements import Elements
 from tests.cluster.pages.example import HOSTILE, estimating, failed, hostile, training
@@ -107,14 +107,14 @@ def test_a_run_of_which_little_is_known_gets_a_report_of_what_there_is(tmp_path:
 
 def test_a_job_leaves_report_and_environment(tmp_path: Path) -> None:
     folder = left(tmp_path / "20261121T233535Z-train", train_result())
-    with leave.reported(folder, environment):
+    with pages.with_report(folder, environment):
         pass
     assert "Test accuracy" in (folder / "report.html").read_text()
     assert json.loads((folder / "environment.json").read_text())["python"]
     (folder / "report.html").unlink()
 
     def fails() -> None:
-        with leave.reported(folder, environment):
+        with pages.with_report(folder, environment):
             raise ValueError("the job's own")
 
     with pytest.raises(ValueError, match="the job's own"):
@@ -125,7 +125,7 @@ def test_a_job_leaves_report_and_environment(tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_written_costs_a_warning_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING), leave.reported(tmp_path / "gone", environment):
+    with caplog.at_level(logging.WARNING), pages.with_report(tmp_path / "gone", environment):
         pass
     assert len(caplog.records) == 1
     assert "no report" in caplog.text
@@ -136,7 +136,7 @@ def test_seeds_belong_together_and_other_settings_are_told_apart(tmp_path: Path)
     other = train_result(0, mode="sync")
     other["settings"]["mode"] = "sync"
     runs.append(of_run(tmp_path, "233539Z-train", other))
-    assert [group.name for group in groups_of(named(runs))] == ["A B C, 3 runs", "D"]
+    assert [group.name for group in groups_of(with_letters(runs))] == ["A B C, 3 runs", "D"]
     text = comparison(runs)
     assert "<b>91.00 %</b> ± 1.00 %" in text
     assert re.findall(r'class="differs"><th scope="row"><code>(\w+)', text) == ["mode", "seed"]

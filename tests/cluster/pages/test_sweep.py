@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from cluster.pages import __main__ as command
-from cluster.pages.leave import leave_report
-from cluster.pages.sweep import sweep_page, table_of_sweep
-from cluster.pages.sweep_charts import charts_of_sweep
-from cluster.pages.sweep_files import read_sweep
+from cluster.pages import leave_report
+from cluster.pages.files import read_sweep
+from cluster.pages.sweep import charts_of_sweep, sweep_page, table_of_sweep
 from cluster.pages.words import NOTHING
 from core.ground.errors import UsageError
 from tests.cluster.pages.elements import Elements

@@ -10,7 +10,7 @@ from signal import Signals
 
 import pytest
 
-from cluster.pages.sweep_files import RunRecord, SweepRecord
+from cluster.pages.files import RunRecord, SweepRecord
 from cluster.programs.lead import Lead
 from cluster.sweeps import executors
 from cluster.sweeps.drive import RUNS, ClusterLost, Drive, Hooks, result_of

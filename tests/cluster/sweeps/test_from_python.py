@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 import pscluster
-from cluster.pages.sweep_files import RunRecord, SweepRecord
+from cluster.pages.files import RunRecord, SweepRecord
 from core.inventory.templates import local_inventory
 from pscluster import cluster as module
 

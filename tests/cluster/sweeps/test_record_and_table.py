@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.pages.sweep_files import FILE, Axis, RunRecord, SweepRecord, read_sweep
+from cluster.pages.files import FILE, Axis, RunRecord, SweepRecord, read_sweep
 from cluster.sweeps.progress import (
     Advance,
     Epoch,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.pages.sweep_files import OVER, RunRecord, SweepRecord, read_sweep
+from cluster.pages.files import OVER, RunRecord, SweepRecord, read_sweep
 from cluster.sweeps.plan import MOST_ENDINGS, MOST_STRIKES, RunExit, Schedule
 from cluster.sweeps.progress import csv_of
 

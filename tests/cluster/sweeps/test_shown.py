@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from prometheus_client import CollectorRegistry, generate_latest
 
 from cluster.pages.drawing import Drawing
-from cluster.pages.sweep_files import RunRecord, SweepRecord
+from cluster.pages.files import RunRecord, SweepRecord
 from cluster.sweeps.job import SweepMetrics
 from cluster.sweeps.progress import picture_of
 from core.status import events

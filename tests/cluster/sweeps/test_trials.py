@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.pages.sweep_files import RunRecord
+from cluster.pages.files import RunRecord
 from cluster.sweeps.plan import PlannedRun
 from cluster.sweeps.progress import Epoch
 from cluster.sweeps.reader import Dimension, Search

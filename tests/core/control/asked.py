@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from prometheus_client import CollectorRegistry
 
 from core.control.actions import Actions
-from core.control.messages import Request, parse
-from core.control.rules import Rules
+from core.control.requests import Request, Rules, parse
 from core.metrics import exporter
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from core.control.actions import Actions
 from core.control.client import Answer, NoAnswerError, ask, key_of
-from core.control.rules import Rules
+from core.control.own_state import KEY_VARIABLE, VARIABLE
+from core.control.requests import Rules
 from core.control.server import PROCESS_HEADER
-from core.control.token import KEY_VARIABLE, VARIABLE
 from core.ground.errors import ExitCode
 from core.logs.lines import read_line
 from tests.core.control.asked import obeying

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.jobs.roles import MOST_LINES, role_metrics
 from core.control.client import MOST_BODY_BYTES, Answer, NoAnswerError, ask
-from core.control.messages import Reply, Request
+from core.control.requests import Reply, Request
 from core.control.server import PROCESS_HEADER, Server
 from core.ground.errors import ClusterError
 from deploy.jobs.node_job import role_restart

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.control.own_state import make, state_of, user_state
+from core.control.own_state import make_private, state_of, user_state
 from core.ground.errors import ClusterError
 from deploy.common.state_folder import StateFolder
 from recognise.service.state import folder_of
@@ -69,7 +69,7 @@ def test_what_others_could_change_or_read_is_refused_by_name(
 ) -> None:
     folder = state_of(tmp_path / "inventory.yaml", "mine")
     place = folder.parent if above else folder
-    make(folder)
+    make_private(folder)
     if what == "account":
         needs.root("to give folders to another account")
         os.chown(place, ACCOUNT, ACCOUNT)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from core.control.challenges import VALID_SECONDS, Challenges
 from core.control.client import (
     CHALLENGE_HEADER,
     MARK_HEADER,
@@ -14,9 +13,9 @@ from core.control.client import (
     key_of,
     proof,
 )
-from core.control.rules import BY_TOKEN, Rules
-from core.control.token import COORDINATOR as FIRST
-from core.control.token import VARIABLE
+from core.control.own_state import COORDINATOR as FIRST
+from core.control.own_state import VARIABLE
+from core.control.requests import BY_TOKEN, VALID_SECONDS, Challenges, Rules
 from tests.core.control.asked import asked
 from tests.tables import table
 

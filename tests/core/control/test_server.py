@@ -11,7 +11,7 @@ import pytest
 from core.control import server
 from core.control.client import NoAnswerError, ask
 from core.control.door import RateLimitedLog, share_of
-from core.control.messages import Reply, Request
+from core.control.requests import Reply, Request
 from core.control.server import Computation, Pool, Server
 from tests.core.control.crowd import crowd
 from tests.core.server.processes import HANG_SECONDS, asked, python
@@ -20,7 +20,7 @@ from tests.tables import table
 SHORT_OF_DESCRIPTORS = """
 import logging, resource, sys, time
 from core.control.client import NoAnswerError, ask
-from core.control.messages import Reply
+from core.control.requests import Reply
 from core.control.server import Server
 from tests.core.control.crowd import crowd
 

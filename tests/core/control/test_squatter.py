@@ -5,7 +5,7 @@ import pytest
 from cluster.jobs.roles import RunAnnouncer
 from cluster.programs.group import restart
 from core.control.client import key_of
-from core.control.token import VARIABLE
+from core.control.own_state import VARIABLE
 from core.inventory import Task
 from tests.core.control.squatter import squatting
 from tests.core.control.test_actions import RUN

@@ -9,8 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from core.control.own_state import adopt, make, state_of
-from core.control.token import NAME, VARIABLE, kept_token, own_token, read_token
+from core.control.own_state import (
+    NAME,
+    VARIABLE,
+    adopt_token,
+    kept_token,
+    make_private,
+    own_token,
+    read_token,
+    state_of,
+)
 from deploy.common.project import environment_for_any_folder
 
 
@@ -34,22 +42,24 @@ def test_a_coordinator_that_was_started_by_hand_finds_it(
 ) -> None:
     monkeypatch.setattr(os, "environ", os.environ.copy())
     inventory = tmp_path / "inventory.yaml"
-    adopt(inventory, "mine")
+    adopt_token(inventory, "mine")
     assert own_token() is None
     folder = state_of(inventory, "mine")
-    make(folder)
+    make_private(folder)
     token = kept_token(folder)
-    adopt(inventory, "mine")
+    adopt_token(inventory, "mine")
     assert own_token() == token
     os.environ[VARIABLE] = "given"
-    adopt(inventory, "mine")
+    adopt_token(inventory, "mine")
     assert own_token() == "given"
 
 
 def test_a_token_that_was_taken_is_inherited_by_no_child() -> None:
     program = (
-        "import os, subprocess; from core.control.token import VARIABLE, handed, own_token, take;"
-        "take(); take(); print(own_token(), handed()[VARIABLE], flush=True);"
+        "import os, subprocess;"
+        "from core.control.own_state import VARIABLE, own_token, token_variables, withdraw_token;"
+        "withdraw_token(); withdraw_token();"
+        "print(own_token(), token_variables()[VARIABLE], flush=True);"
         "subprocess.run(['env'], check=True)"
     )
     said = subprocess.check_output(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.jobs.chaos_log import CHAOS_LOG, ChaosLog
+from cluster.jobs.run_logs import CHAOS_LOG, ChaosLog
 from core.engine.chaos import (
     BY_SUPERVISOR,
     DEADLY,

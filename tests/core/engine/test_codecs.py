@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
-from cluster.jobs.modes.mode import codec_of
+from cluster.jobs.modes import codec_of
 from core.engine.codecs import Codec
 from core.engine.codecs.fp16 import Fp16, Fp16Codec
 from core.engine.codecs.fp32 import Fp32, Fp32Codec

@@ -9,7 +9,7 @@ from queue import Queue
 
 import pytest
 
-from cluster.jobs.chaos_log import ChaosLog
+from cluster.jobs.run_logs import ChaosLog
 from core.engine.chaos import Chaos, ChaosPlan, Fault
 from core.engine.threads import Saboteur
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from core.metrics import accelerator
-from core.metrics.accelerator import LONGEST_LOOK_SECONDS, Gpu, GpuCollector
-from core.metrics.instruments import Identity
+from core.metrics import process
+from core.metrics.catalogue import Identity
+from core.metrics.process import LONGEST_LOOK_SECONDS, Gpu, GpuCollector
 from tests.core.server.test_exporter import registered
 
 
@@ -43,10 +43,10 @@ def test_busy_seconds_add_up_and_a_late_look_counts_nothing() -> None:
     collector = GpuCollector(Identity("worker", 1), Gpu(1, library), "gpu:1")
     collector.close()
     collector.busy_seconds = 0.0
-    collector.look(2.0)
+    collector.add_busy(2.0)
     library.busy_percent = 100
-    collector.look(1.0)
-    collector.look(LONGEST_LOOK_SECONDS + 1.0)
+    collector.add_busy(1.0)
+    collector.add_busy(LONGEST_LOOK_SECONDS + 1.0)
     assert collector.busy_seconds == pytest.approx(2.0)
     found = {family.name: family.samples[0] for family in collector.collect()}
     busy = found["pscluster_device_busy_seconds"]
@@ -55,7 +55,7 @@ def test_busy_seconds_add_up_and_a_late_look_counts_nothing() -> None:
 
 
 def test_its_thread_looks_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.metrics.accelerator.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("core.metrics.process.LOOK_SECONDS", 0.01)
     collector = GpuCollector(Identity("worker", 0), Gpu(0, Nvml(100)), "gpu:0")
     end = time.monotonic() + 60
     while not collector.busy_seconds:
@@ -69,7 +69,7 @@ def test_a_gpu_that_falls_off_the_bus_ends_the_looks_and_no_scrape() -> None:
     collector = GpuCollector(Identity("worker", 0), Gpu(0, library), "gpu:0")
     library.codes = {"busy": 15, "memory": 15}
     with pytest.raises(OSError, match="nvmlDeviceGetUtilizationRates answers with error 15"):
-        collector.look(1.0)
+        collector.add_busy(1.0)
     assert [family.name for family in collector.collect()] == ["pscluster_device_busy_seconds"]
     collector.close()
 
@@ -87,7 +87,7 @@ def test_without_the_driver_or_the_gpu_there_are_no_figures(number: int) -> None
 def test_a_machine_without_the_library_has_every_other_figure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(accelerator, "LIBRARY", "libnvidia-ml.of-no-machine.so")
+    monkeypatch.setattr(process, "LIBRARY", "libnvidia-ml.of-no-machine.so")
     with pytest.raises(OSError, match="libnvidia-ml"):
         Gpu(0)
     registry = CollectorRegistry()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from core.metrics.filesystems import FilesystemCollector, is_remote, type_of
-from core.metrics.instruments import Identity
+from core.metrics.catalogue import Identity
+from core.metrics.node import FilesystemCollector, is_remote, type_of
 from tests.hang import HANG_SECONDS
 
 SHARED = "/mnt/pscluster/shared"

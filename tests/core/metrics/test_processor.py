@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.metrics import processor
+from core.metrics import process
 from tests.tables import table
 
 QUOTAS = table("core/metrics/tables", "quotas")
@@ -20,11 +20,11 @@ def test_a_quota_counts_like_the_affinity(
     for group, content in quotas.items():
         (tmp_path / group).mkdir(parents=True, exist_ok=True)
         (tmp_path / group / "cpu.max").write_text(content + "\n")
-    monkeypatch.setattr(processor, "OWN_GROUP", tmp_path / "cgroup")
-    monkeypatch.setattr(processor, "GROUPS", tmp_path)
+    monkeypatch.setattr(process, "OWN_GROUP", tmp_path / "cgroup")
+    monkeypatch.setattr(process, "GROUPS", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    assert processor.usable_cores() == cores
+    assert process.usable_cores() == cores
 
 
 def test_here_there_is_at_least_one_core() -> None:
-    assert 1 <= processor.usable_cores() <= (os.cpu_count() or 1)
+    assert 1 <= process.usable_cores() <= (os.cpu_count() or 1)

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from core.metrics.scrapes import Scrapes
+from core.metrics import Scrapes
 from tests.hang import HANG_SECONDS
 
 

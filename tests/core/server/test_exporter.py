@@ -16,11 +16,11 @@ from prometheus_client.registry import Collector
 from cluster.jobs.roles import role_metrics
 from core import __version__
 from core.metrics import exporter, standard
+from core.metrics.catalogue import Identity
 from core.metrics.exporter import Exporter
-from core.metrics.instruments import Identity
 from core.metrics.node import processor_celsius
 from core.metrics.process import Cost, memory_bytes
-from core.metrics.traffic import TrafficMeter
+from core.metrics.standard import TrafficMeter
 from tests.core.server.processes import HANG_SECONDS, asked
 from tests.habits import needs
 from tests.tables import table

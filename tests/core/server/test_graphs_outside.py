@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.cage import landlock
-from core.control.token import CREDENTIALS_VARIABLE
+from core.control.own_state import CREDENTIALS_VARIABLE
 from tests.core.server.processes import python, running
 from tests.habits import needs
 

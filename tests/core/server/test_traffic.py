@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from core.metrics.instruments import Identity
+from core.metrics.catalogue import Identity
 from core.metrics.process import Cost
 from core.metrics.sockets import borrowed, own_sockets
-from core.metrics.traffic import TrafficMeter, of_connection
+from core.metrics.standard import TrafficMeter, of_connection
 
 PAYLOAD = b"w" * 300_000
 HANDSHAKE_BYTES = 2

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from core.status.condensed import counted, events_of
 from core.status.events import (
     Stamped,
 )
 from core.status.history import (
     HistoryFile,
+    condensed_events,
+    sums_of_state,
 )
 from tests.core.status.played_run import (
     STARTED,
@@ -16,13 +17,13 @@ from tests.core.status.played_run import (
 
 
 def kept(played: Played, folder: Path, seconds: float) -> HistoryFile:
-    file = HistoryFile(folder, STARTED, lambda: events_of(played.state, seconds))
+    file = HistoryFile(folder, STARTED, lambda: condensed_events(played.state, seconds))
     assert file.write([])
     played.kept.clear()
     return file
 
 
 def taken(played: Played, seconds: float = 0.0) -> list[Stamped]:
-    found = [*played.kept, (seconds, counted(played.state))]
+    found = [*played.kept, (seconds, sums_of_state(played.state))]
     played.kept = []
     return found

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from core.status.apply import apply
+from core.status.apply import apply, implied_events
 from core.status.events import (
     Advanced,
     Began,
@@ -19,7 +19,6 @@ from core.status.events import (
     Updated,
 )
 from core.status.history import is_kept
-from core.status.implied import implied
 from core.status.parts import FIGURE_KEYS, Figures, NodeTasks, Seen
 from core.status.state import RunState
 from core.status.view import ConfusionView, EpochView, RunView
@@ -44,7 +43,7 @@ class Played:
 
     def emit(self, event: Event, seconds: float) -> None:
         """The event with what follows from it."""
-        for at, follows in (*implied(self.state, event, seconds), (seconds, event)):
+        for at, follows in (*implied_events(self.state, event, seconds), (seconds, event)):
             self.state = apply(self.state, follows, at)
             if is_kept(follows):
                 self.kept.append((at, follows))

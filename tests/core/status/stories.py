@@ -5,9 +5,8 @@ from typing import Any
 
 from core.status import events
 from core.status.apply import replay
-from core.status.condensed import events_of
 from core.status.events import Stamped
-from core.status.history import events_in, line_of
+from core.status.history import condensed_events, events_in, line_of
 from core.status.parts import Seen
 from tests.core.status import played_run
 from tests.core.status.played_run import STARTED, Played
@@ -23,7 +22,7 @@ def through_json(found: list[Stamped]) -> list[Stamped]:
 
 def read_back(played: Played, seconds: float) -> Played:
     """The run in another process, which has read its history."""
-    return Played(replay(through_json(events_of(played.state, seconds))))
+    return Played(replay(through_json(condensed_events(played.state, seconds))))
 
 
 def told(story: dict[str, Any]) -> Iterator[tuple[Played, float, dict[str, Any]]]:

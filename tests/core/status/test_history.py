@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from core.ground.errors import ClusterError
 from core.status import events, history
 from core.status.apply import replay
-from core.status.condensed import counted, events_of
 from core.status.events import (
     Ended,
     FiguresComputed,
@@ -24,11 +23,13 @@ from core.status.history import (
     KEPT,
     NAME,
     HistoryFile,
+    condensed_events,
     event_of,
     events_in,
     finite,
     line_of,
     read_events,
+    sums_of_state,
 )
 from core.status.parts import ClassCount, Figures, MixUp
 from core.status.past_run import read_run
@@ -68,13 +69,13 @@ def same(first: RunView, second: RunView) -> None:
 def test_everything_comes_back(story: dict[str, Any]) -> None:
     *_, (played, at, _) = told(story)
     same(read_back(played, at).view(at), played.view(at))
-    assert max(seconds for seconds, _ in events_of(played.state, at)) == at
+    assert max(seconds for seconds, _ in condensed_events(played.state, at)) == at
 
 
 def test_what_was_appended_one_by_one_comes_back_too(tmp_path: Path) -> None:
     file = kept(fresh(), tmp_path, 0.5)
     everything = whole()
-    file.write([*everything.kept[1:], (60.0, counted(everything.state))])
+    file.write([*everything.kept[1:], (60.0, sums_of_state(everything.state))])
     first = json.loads((tmp_path / NAME).read_text().splitlines()[0])
     began = {"event": "began", "schema": 1, "started": "2026-01-01T00:00:00.000+00:00"}
     assert {key: first[key] for key in began} == began
@@ -94,7 +95,9 @@ ONE_OF_EACH: list[Stamped] = [
 def test_every_event_of_the_file_comes_back_as_it_was() -> None:
     runs = [whole(), pi()]
     found = [
-        stamped for played in runs for stamped in (*played.kept, *events_of(played.state, 60.0))
+        stamped
+        for played in runs
+        for stamped in (*played.kept, *condensed_events(played.state, 60.0))
     ] + ONE_OF_EACH
     found += [(70.0, Ended("failed", "x")), (71.0, Resumed(70.0)), (72.0, KEPT["cut"](4))]  # type: ignore[call-arg, arg-type]
     assert {type(event) for _, event in found} == set(KEPT.values())
@@ -137,7 +140,7 @@ A_RUN = whole()
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.binary(max_size=40))
 def test_a_damaged_file_gives_what_is_whole(cut: int, noise: bytes) -> None:
-    written = events_of(A_RUN.state, 60.0)
+    written = condensed_events(A_RUN.state, 60.0)
     content = b"".join(line_of(event, at, STARTED) for at, event in written)
     place = cut % len(content)
     damaged = content[:place].count(b"\n")
@@ -162,7 +165,7 @@ VALUES = st.recursive(
 )
 
 
-TRUE_LINES = [*A_RUN.kept, *events_of(A_RUN.state, 60.0), *ONE_OF_EACH]
+TRUE_LINES = [*A_RUN.kept, *condensed_events(A_RUN.state, 60.0), *ONE_OF_EACH]
 
 
 @settings(max_examples=200, deadline=None)
@@ -213,11 +216,13 @@ def test_a_history_that_is_no_file_is_none(tmp_path: Path) -> None:
 
 def test_the_file_stays_small(tmp_path: Path) -> None:
     played = begun()
-    file = HistoryFile(tmp_path, STARTED, lambda: events_of(played.state, 0.0), largest=20_000)
+    file = HistoryFile(
+        tmp_path, STARTED, lambda: condensed_events(played.state, 0.0), largest=20_000
+    )
     for at in range(0, 1000, 10):
         played.work(at, at + 10)
         assert file.write(taken(played))
-        state = [line_of(event, at, STARTED) for at, event in events_of(played.state, 0.0)]
+        state = [line_of(event, at, STARTED) for at, event in condensed_events(played.state, 0.0)]
         assert (tmp_path / NAME).stat().st_size < 2 * sum(map(len, state)) + 20_000
     assert replay(read_events(tmp_path)).samples.series == played.state.samples.series
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import pytest
 
+from cluster.pages.files import run_of
 from cluster.pages.report import report, survived_rows
-from cluster.pages.run_files import run_of
 from core.ground.errors import UsageError
 from core.status.events import Ended, Resumed, UpdatesCounted
 from core.status.history import NAME

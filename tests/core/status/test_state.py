@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.status.apply import apply, replay
-from core.status.event_log import line_of
+from core.status.apply import apply, changes_of, replay
 from core.status.events import (
     Ended,
     Noted,
@@ -16,10 +15,8 @@ from core.status.events import (
     Updated,
     WorkerChanged,
 )
-from core.status.implied import changes_of
 from core.status.parts import Seen
-from core.status.role_record import RoleRecord
-from core.status.stage import Pace
+from core.status.records import Pace, RoleRecord, line_of
 from core.status.state import LONGEST_TEXT, RunState
 from core.status.view import described
 from tests.core.status.pictures import picture, shows

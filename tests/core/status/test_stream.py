@@ -2,8 +2,7 @@
 
 import pytest
 
-from core.status.events import Advanced, Event
-from core.status.stream import EventStream
+from core.status.events import Advanced, Event, EventStream
 
 
 class Heard:

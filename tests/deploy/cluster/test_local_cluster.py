@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from core.control.client import key_of
-from core.control.token import read_token
+from core.control.own_state import read_token
 from core.ground.accounts import ROLES_ACCOUNT
 from core.ground.locks import held_by
 from core.inventory import load

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from core.control.own_state import make, state_of
+from core.control.own_state import make_private, state_of
 from core.ground.errors import ClusterError
 from deploy.monitor import local_prometheus
 from tests.core.inventory.cases import THREE_NODES, read
@@ -117,7 +117,7 @@ def test_a_configuration_that_prometheus_does_not_take_is_one_line(
     monkeypatch.setenv("PATH", with_programs()["PATH"])
     monkeypatch.setattr(local_prometheus, "refuse_root", lambda: None)
     rules = state_of(inventory, "mine") / "monitor/rules"
-    make(rules)
+    make_private(rules)
     (rules / "mine.yml").write_text("groups: [}")
     fab(f"deploy monitor --inventory mine.yaml --set monitor.port={free_port()}").warns(
         "Prometheus ended with exit code", "prometheus.log", code=1

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.control.token import VARIABLE
+from core.control.own_state import VARIABLE
 from core.ground.errors import ClusterError, ExitCode
 from core.ground.locks import FileLock
 from core.ground.waiting import Backoff

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.control.own_state import make, state_of
+from core.control.own_state import make_private, state_of
 from core.ground.errors import UsageError
 from core.inventory.templates import local_inventory
 from core.logs.lines import Speaker, formatter, utc
@@ -193,7 +193,7 @@ def logged(tmp_path: Path) -> Path:
         local_inventory(1, 1, lambda count: range(2222, 2222 + count))
     )
     logs = state_of(tmp_path / "inventory.yaml", "local") / "logs"
-    make(logs)
+    make_private(logs)
     begins = f"run {RUN} begins"
     for role, ready, begun in (("worker", 1, 4), ("ps", 2, 5)):
         name = f"{role}:0"

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from core.control.actions import Actions, Answer
-from core.control.token import VARIABLE
+from core.control.own_state import VARIABLE
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
 from core.metrics import exporter

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from core.control.lines import MOST_LINE_BYTES
+from core.control.client import MOST_LINE_BYTES
 from core.ground.errors import ClusterError
 from core.inventory import load
 from deploy.cluster.services import ClusterStatus

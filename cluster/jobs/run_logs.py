@@ -1,10 +1,21 @@
-"""The faults that `--chaos` injects into a run, and their log, over all coordinators of the run."""
+"""Logs of a run beside its history: the injected faults, and TensorBoard's event files.
+
+The faults of `--chaos` are logged over all coordinators of the run.
+
+Event files are a consumer of the run's events, by TensorFlow's record writer. A folder a split,
+`train`, `validation` and `test`, so that TensorBoard draws the same figure of all in one chart. The
+step of a scalar is its epoch; a refit has folders of its own. A file is a TFRecord of `Event`
+messages. No operation runs: what is written waits for no worker.
+"""
 
 import json
 import logging
 import os
+import socket
 import time
 from collections import Counter
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -13,7 +24,9 @@ from core.engine.chaos import DEADLY, HOLD, Chaos, ChaosPlan, Fault, Strike, dea
 from core.engine.threads import Saboteur
 from core.ground.errors import ClusterError
 from core.ground.files import parsed_json
-from core.status.events import Consumer, FaultInjected
+from core.ground.lazy import tf
+from core.status.events import Consumer, EpochEnded, Event, FaultInjected, FiguresComputed, Restored
+from core.status.parts import FIGURE_KEYS, Figures
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +101,7 @@ class ChaosLog:
             self._deadly.append(time.time())
         self._count(strike.fault.value, strike.target, dispatch=strike.dispatch)
 
-    def held(self, update: int) -> None:
+    def record_hold(self, update: int) -> None:
         """Count and write that the training waits after `update` updates."""
         self._count(HOLD, "coordinator:0", update=update)
         log.warning("chaos: hold after %d updates, until there is %s", update, self._let_go(update))
@@ -147,7 +160,7 @@ class Hold:
     def begin(self, applied: int) -> None:
         """Say that it holds."""
         self._now = applied
-        self._record.held(applied)
+        self._record.record_hold(applied)
 
     def draw(self, task: int) -> None:
         """Return no item."""
@@ -169,3 +182,93 @@ def _entry(line: bytes) -> dict[str, Any] | None:
     if isinstance(entry, dict) and "time" in entry:
         return entry
     return None
+
+
+FOLDER = "tensorboard"
+VERSION = "brain.Event:2"
+"""TensorBoard reads files that begin with it."""
+REFIT = "refit"
+
+
+class EventFiles(AbstractContextManager["EventFiles"]):
+    """The files below one folder; each is made with its first figures.
+
+    `consume` raises OSError, OpError.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._writers: dict[str, Any] = {}
+        self._restored_epochs: tuple[int, int] | None = None
+        self._stage = "train"
+
+    def __exit__(self, *_: object) -> None:
+        for writer in self._writers.values():
+            with suppress(tf.errors.OpError):  # a full disk: the run has its result
+                writer.close()
+
+    def consume(self, event: Event) -> None:
+        """Write the scalars of an event that has some."""
+        match event:
+            case Restored():
+                self._restored_epochs = event.train_epochs, event.refit_epochs
+            case EpochEnded():
+                self._stage = event.stage
+                rates = {
+                    "learning_rate": event.rate,
+                    "windows_per_second": event.windows_per_second,
+                }
+                trained = {"loss": event.loss, "accuracy": event.accuracy}
+                self._write(
+                    "train",
+                    event.epoch,
+                    {**trained, **{f"rates/{name}": rate for name, rate in rates.items()}},
+                )
+                if event.validation is not None:
+                    self._write("validation", event.epoch, _scalars(event.validation))
+            case FiguresComputed(split="test"):
+                self._write("test", event.epoch or 0, _scalars(event.figures))
+
+    def _write(self, split: str, epoch: int, scalars: Mapping[str, float | None]) -> None:
+        if self._stage == REFIT:
+            name = f"{REFIT}-{split}"
+        else:
+            name = split
+        writer = self._writers.get(name) or self._begun(name)
+        values = [
+            tf.compat.v1.Summary.Value(tag=tag, simple_value=value)
+            for tag, value in scalars.items()
+            if value is not None
+        ]
+        _record(writer, step=epoch, summary=tf.compat.v1.Summary(value=values))
+        writer.flush()
+
+    def _begun(self, name: str) -> Any:
+        folder = self._folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        # Of two coordinators of a run that begin in one second, the second must not overwrite.
+        path = folder / f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}"
+        writer = self._writers[name] = tf.io.TFRecordWriter(str(path))
+        _record(writer, file_version=VERSION)
+        if self._restored_epochs is not None:
+            # The epochs behind the checkpoint are trained again: TensorBoard forgets what it had
+            # from here on.
+            epochs = self._restored_epochs[name.startswith(REFIT)]
+            _record(
+                writer,
+                step=epochs + 1,
+                session_log=tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START),
+            )
+        return writer
+
+
+def _record(writer: Any, **content: Any) -> None:
+    writer.write(tf.compat.v1.Event(wall_time=time.time(), **content).SerializeToString())
+
+
+def _scalars(figures: Figures) -> dict[str, float | None]:
+    standard_figures = {key: getattr(figures, key) for key in FIGURE_KEYS}
+    return {
+        **standard_figures,
+        **{f"figures/{name}": value for name, value in figures.others.items()},
+    }

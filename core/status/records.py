@@ -1,0 +1,375 @@
+"""What the state of a run is made of: roles, stage, training, and the lines of the event log.
+
+Pure: nothing is changed in place.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, assert_never
+
+from core.status import events
+from core.status.events import Event
+from core.status.parts import PARTS, STALENESS_BOUNDS, TrainCount, figure_text
+from core.status.thinning import StampedEpoch, with_epoch
+from core.status.training_events import (
+    BatchesCut,
+    CheckpointWritten,
+    Diverged,
+    EpochEnded,
+    Planned,
+    Restored,
+    StoppedEarly,
+    TrafficCounted,
+    TrainingEvent,
+    Updated,
+    UpdatesCounted,
+)
+from core.status.view import EpochView, ProgressView, RoleView, StalenessView, TrainView
+
+LATEST_PARTS = 256
+
+
+@dataclass(frozen=True)
+class LatestReport:
+    """What this coordinator reported last; the one that resumes its training begins without."""
+
+    finite: bool = True
+    """Whether the training has not diverged."""
+    loss: float | None = None
+    """The loss of the latest update."""
+    windows_per_second: float | None = None
+    """The speed at the latest update, or over the epoch that ended after it."""
+    seconds_left: float | None = None
+    """Time left after the latest epoch."""
+    checkpoint_bytes: int | None = None
+    """The size of the latest checkpoint."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What only a training has."""
+
+    mode: str
+    model: str
+    parameters: int | None = None
+    alone: bool = False
+    """Whether it has no workers."""
+    slots: int = 1
+    epochs: tuple[StampedEpoch, ...] = ()
+    step_parts: tuple[Mapping[str, float], ...] = ()
+    """Seconds of the parts of this coordinator's latest steps."""
+    count: TrainCount = field(default_factory=TrainCount)
+    stopped: tuple[float, StoppedEarly] | None = None
+    latest: LatestReport = field(default_factory=LatestReport)
+
+    def with_counts(self, **counts: Any) -> "Training":
+        """Return the training with these counters."""
+        return replace(self, count=replace(self.count, **counts))
+
+    def with_report(self, **figures: Any) -> "Training":
+        """Return the training with these latest figures."""
+        return replace(self, latest=replace(self.latest, **figures))
+
+    def after_steps(
+        self,
+        step_parts: Sequence[Mapping[str, float]],
+        staleness: Sequence[float],
+        latest: Updated | None,
+    ) -> "Training":
+        """Return the training after steps and updates, the last of which is `latest`."""
+        training = self.with_counts(staleness=self.count.staleness.added(staleness))
+        training = replace(training, step_parts=(*self.step_parts, *step_parts)[-LATEST_PARTS:])
+        if latest is None:
+            return training
+        return training.with_counts(learning_rate=latest.rate).with_report(
+            loss=latest.loss, windows_per_second=latest.windows_per_second
+        )
+
+    def restored(self, checkpoint: Restored) -> "Training":
+        """Return the training without the epochs behind the checkpoint: they never happened."""
+        epochs = tuple(epoch for epoch in self.epochs if not checkpoint.loses(epoch[1]))
+        stopped = self.stopped
+        if stopped is not None and checkpoint.loses(stopped[1]):
+            stopped = None
+        return replace(self, epochs=epochs, stopped=stopped)
+
+    def after_event(self, event: TrainingEvent, seconds: float) -> "Training":
+        """Return the training after `event`, which happened at this second of the run."""
+        count = self.count
+        match event:
+            case BatchesCut(slots):
+                return replace(self, slots=slots)
+            case Planned(planned, done, rate):
+                planned_so = self.with_counts(
+                    planned_epochs=planned, epoch=done, learning_rate=rate
+                )
+                return planned_so.with_report(finite=True)
+            case EpochEnded():
+                ended = replace(self, epochs=with_epoch(self.epochs, (seconds, event)))
+                return ended.with_counts(epoch=event.epoch).with_report(
+                    windows_per_second=event.windows_per_second, seconds_left=event.seconds_left
+                )
+            case StoppedEarly():
+                return replace(self, stopped=(seconds, event))
+            case UpdatesCounted(applied, dropped, rolled_back, resumptions):
+                return self.with_counts(
+                    updates_applied=applied,
+                    duplicates_dropped=dropped,
+                    rolled_back=rolled_back,
+                    resumptions=resumptions,
+                )
+            case TrafficCounted(sent, received, steps):
+                # What a parameter server sends is what others pull.
+                return self.with_counts(
+                    pulled_bytes=count.pulled_bytes + sent,
+                    pushed_bytes=count.pushed_bytes + received,
+                    counted_steps=count.counted_steps + steps,
+                )
+            case CheckpointWritten(size_bytes=size):
+                written = self.with_counts(checkpoints=count.checkpoints + 1)
+                return written.with_report(checkpoint_bytes=size)
+            case Diverged():
+                return self.with_report(finite=False)
+            case Restored():
+                return self.restored(event)
+        assert_never(event)
+
+    def part_seconds(self) -> Mapping[str, float]:
+        """Means of the latest steps."""
+        if not self.step_parts:
+            return self.count.part_seconds
+        return {
+            part: sum(step.get(part, 0.0) for step in self.step_parts) / len(self.step_parts)
+            for part in PARTS
+        }
+
+    def view(self) -> TrainView:
+        """The entry of the picture."""
+        count = self.count
+        steps = self.count.counted_steps
+        stale = self.count.staleness
+        average = stale.mean()
+        if average is None:
+            staleness = None
+        else:
+            staleness = StalenessView(STALENESS_BOUNDS, stale.counts, average, stale.maximum)
+        return TrainView(
+            self.mode,
+            self.model,
+            self.parameters,
+            count.epoch,
+            count.planned_epochs,
+            count.learning_rate,
+            dict(self.part_seconds()),
+            tuple(epoch_view(*epoch) for epoch in self.epochs),
+            staleness,
+            count.pulled_bytes / steps if steps else None,
+            count.pushed_bytes / steps if steps else None,
+            count.updates_applied,
+            count.duplicates_dropped,
+            count.rolled_back,
+            count.resumptions,
+            count.checkpoints,
+            None if self.stopped is None else self.stopped[1].why(),
+        )
+
+
+def epoch_view(seconds: float, event: EpochEnded) -> EpochView:
+    """The entry of the picture for an epoch that ended at this second."""
+    of = event.validation
+    view = EpochView(
+        event.stage,
+        event.epoch,
+        event.loss,
+        event.accuracy,
+        event.rate,
+        event.windows_per_second,
+        seconds,
+    )
+    if of is None:
+        return view
+    return replace(
+        view,
+        validation_loss=of.loss,
+        validation_accuracy=of.accuracy,
+        validation_f1_macro=of.f1_macro,
+        validation_others=dict(of.others),
+        validation_precision_macro=of.precision_macro,
+        validation_recall_macro=of.recall_macro,
+    )
+
+
+LATEST_STEPS = 65
+RATE_SECONDS = 10.0
+"""A speed is the mean over this time."""
+UNKNOWN = "unknown"
+UP = "up"
+LOST = "lost"
+COORDINATOR = "coordinator:0"
+
+
+@dataclass(frozen=True)
+class RoleRecord(RoleView):
+    """One role process, with what its speed is computed of.
+
+    `windows_per_second` is its mean once the run has ended.
+    """
+
+    state: str = UNKNOWN
+    departures_before: int = 0
+    """Departures in the time of earlier coordinators."""
+    sampled_windows: int = 0
+    """Windows when the latest sample was taken."""
+    latest_seconds: tuple[float, ...] = ()
+    """Times of its latest steps."""
+    marks: tuple[tuple[float, int], ...] = ()
+    """Windows at times within the latest RATE_SECONDS."""
+
+    def marked(self, seconds: float) -> "RoleRecord":
+        """The role after a look at its windows."""
+        marks = (
+            *(self.marks if self.windows else ()),
+            (seconds, self.windows),
+        )  # before its first window it waited
+        late = sum(at <= seconds - RATE_SECONDS for at, _ in marks[1:-1])
+        return replace(self, marks=marks[late:])
+
+    def rate(self) -> float | None:
+        """Windows per second lately; None if that is unknown."""
+        if self.windows_per_second is not None or len(self.marks) < 2 or not self.windows:
+            return self.windows_per_second
+        begin, before = self.marks[0]
+        end, now = self.marks[-1]
+        if end > begin:
+            return (now - before) / (end - begin)
+        return None
+
+    def median_seconds(self) -> float | None:
+        """Return the median over its latest steps, or None before the first."""
+        if self.latest_seconds:
+            return statistics.median(self.latest_seconds)
+        return None
+
+    def view(self) -> RoleView:
+        """The entry of the picture."""
+        values = {field.name: getattr(self, field.name) for field in fields(RoleView)}
+        return RoleView(
+            **{**values, "windows_per_second": self.rate(), "step_seconds": self.median_seconds()}
+        )
+
+
+VALIDATION = "validation"
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How far something is, and how fast it goes since its first report.
+
+    A resumed run begins in the middle.
+    """
+
+    total: int = 0
+    done: int = 0
+    first_done: int | None = None
+    first_seconds: float = 0.0
+
+    def advanced(self, done: int, seconds: float) -> "Pace":
+        """Return the pace with `done` units done."""
+        if self.first_done is None:
+            return Pace(self.total, done, done, seconds)
+        return Pace(self.total, done, self.first_done, self.first_seconds)
+
+    def ratio(self) -> float:
+        """Return the share that is done, from 0 to 1; 0 where the total is unknown."""
+        if not self.total:
+            return 0.0
+        return min(1.0, self.done / self.total)
+
+    def remaining_seconds(self, seconds: float) -> float | None:
+        """Return the time left at the mean speed so far; None before there is one."""
+        if self.first_done is None or self.done <= self.first_done or seconds <= self.first_seconds:
+            return None
+        seconds_per_unit = (seconds - self.first_seconds) / (self.done - self.first_done)
+        return seconds_per_unit * max(0, self.total - self.done)
+
+
+@dataclass(frozen=True)
+class PresentStage:
+    """What the run does at present, and how far that is."""
+
+    stage: str
+    unit: str
+    pace: Pace
+    validating: bool = False
+    loss: float | None = None
+    """The loss of its latest update."""
+    epoch: EpochEnded | None = None
+    """Epoch that ended last."""
+
+    @property
+    def name(self) -> str:
+        """Return its name, or that of the validation within it."""
+        if self.validating:
+            return VALIDATION
+        return self.stage
+
+    def view(self) -> ProgressView:
+        """Return the entry of the picture."""
+        return ProgressView(self.name, self.pace.done, self.pace.total, self.unit)
+
+
+WORKER_LINES = {
+    "joined": "joined",
+    "suspected": "does not answer in time: suspected",
+    "answers": "answers again",
+    "left": "left the cluster",
+    "drained": "was drained",
+}
+
+
+def line_of(event: Event, seconds: float) -> tuple[str, str] | None:
+    """Kind and words of the event's line in the event log; None where it has none."""
+    match event:
+        case events.Noted(kind, text):
+            return kind, text
+        case events.Opened():
+            return "run", f"{event.job} begins: run {event.run}"
+        case events.StageBegan(name, total, unit):
+            return "stage", f"{name}: {total:,} {unit}" if total else name
+        case events.EpochEnded(stage, epoch, loss, validation=held_out):
+            if held_out is None:
+                headline = ""
+            else:
+                headline = f", validation {held_out.headline()}"
+            return "stage", f"{stage}: epoch {epoch}, loss {figure_text(loss)}{headline}"
+        case events.StoppedEarly(stage, epoch):
+            return "stage", f"{stage}: stopped early after epoch {epoch}: {event.why()}"
+        case events.CheckpointWritten(taken, size, updates):
+            return (
+                "checkpoint",
+                f"checkpoint of {updates:,} updates, {size / 1e6:.1f} MB in {taken:.2f} s",
+            )
+        case events.Diverged(reason):
+            return "warning", f"diverged: {reason}"
+        case events.FaultInjected(fault, target):
+            return "fault", f"{fault} on {target}"
+        case events.Calibrated(speeds):
+            fastest = max(speeds.values(), default=0.0)
+            return (
+                "stage",
+                f"calibrated {len(speeds)} workers, up to {fastest / 1e6:.1f} M samples/s",
+            )
+        case events.WorkerChanged(task, change) if change in WORKER_LINES:
+            return change, f"{task} {WORKER_LINES[change]}"
+        case events.Resumed(last):
+            return (
+                "resumed",
+                (
+                    f"another coordinator continues, {seconds - last:.0f} s after the last sign of"
+                    " life"
+                ),
+            )
+        case events.Ended(state, reason):
+            return state, state if reason is None else f"{state}: {reason}"
+    return None
