@@ -177,7 +177,7 @@ def restart(flags: RestartFlags) -> None:
     before the next. What does not come up ends it.
     """
     opened = open_cluster(flags)
-    from deploy.converge.draining import drain, workers_to_drain
+    from deploy.converge.coordinator import drain, workers_to_drain
     from deploy.converge.systemd import batches
     from deploy.converge.this_machine import require_ready
 

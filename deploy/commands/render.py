@@ -40,7 +40,7 @@ def render(flags: RenderFlags) -> None:
             " network plugin encrypts; give `--set transport=plain`"
         )
     from deploy.converge.deployment import minimum_workers
-    from deploy.converge.memory_estimate import of_inventory
+    from deploy.converge.machine_facts import of_inventory
     from deploy.monitor.files import write
     from deploy.render.kubernetes import manifests
 

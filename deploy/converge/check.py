@@ -21,8 +21,8 @@ from core.inventory.task import Task
 from deploy.cluster.connector import Connector, NodeDeadlineError
 from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.project import module_command
-from deploy.converge.cage import finding
-from deploy.converge.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
+from deploy.converge.hardware import cage_finding
+from deploy.converge.machine_facts import LARGEST_SHARE, MEGABYTE, RoleMemory
 from deploy.jobs.apps import reads_its_data
 
 if TYPE_CHECKING:
@@ -315,7 +315,7 @@ def _answers(tasks: Sequence[Task], facts: NodeFacts) -> Iterator[Finding]:
         yield Finding("warning", "accounts", open_to_accounts(tasks, facts.accounts))
     if not facts.privileges.holds:
         yield Finding("warning", "privileges", facts.privileges.line)
-    yield Finding(*finding(facts.cage))
+    yield Finding(*cage_finding(facts.cage))
     yield Finding("ok" if facts.data.holds else "problem", "data", facts.data.line)
 
 

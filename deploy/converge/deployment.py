@@ -17,12 +17,11 @@ from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.proven import ProvenAddresses
 from deploy.converge.apply import StepFailedError, StepFailure, apply
-from deploy.converge.change import Change, DeploymentDisplay, Resource
 from deploy.converge.check import Finding
 from deploy.converge.publication import Publication
 from deploy.converge.reachability import unreachable
-from deploy.converge.recap import Recap
-from deploy.converge.rollback_plan import UnfinishedRollback
+from deploy.converge.recap import Recap, UnfinishedRollback
+from deploy.converge.subject import Change, DeploymentDisplay, Resource
 from deploy.converge.survey import Survey, failure_of, survey
 
 if TYPE_CHECKING:

@@ -19,14 +19,20 @@ from deploy.common.command_line import shell
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.common.waiting import waiting_for
 from deploy.converge.apply import apply
-from deploy.converge.change import Change, Publish, PublishedFile, Resource, Shell
 from deploy.converge.check import data_of
-from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.memory_estimate import MEGABYTE
-from deploy.converge.subject import DeploymentSpec, Subject
+from deploy.converge.machine_facts import MEGABYTE, MachineFacts, Questions
+from deploy.converge.subject import (
+    Change,
+    DeploymentSpec,
+    Publish,
+    PublishedFile,
+    Resource,
+    Shell,
+    Subject,
+)
 from deploy.jobs.apps import reads_its_data
 from deploy.jobs.request import needs_data
-from deploy.release.hashes import parse_sums
+from deploy.release.requirements import parse_sums
 from deploy.release.scripts import script
 from deploy.rooted.commands import PYTHON, file_program, listed
 

@@ -16,7 +16,7 @@ from deploy.converge.apply import StepFailure
 from deploy.converge.check import Finding
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.subject import DeploymentSpec, Found, NodeAnswer, NodeSpec, Subject
-from deploy.render import firewall
+from deploy.render.network import NFS_PORT, NODE_EXPORTER_PORT, firewall_mark
 from deploy.rooted.commands import PYTHON
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _of_storage(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
     folders = shared_folders(inventory)
     if folders.server != node:
         host = folders.source.partition(":")[0]
-        yield RequiredPort(node, "the shared folder", host, firewall.NFS_PORT, folders.server, node)
+        yield RequiredPort(node, "the shared folder", host, NFS_PORT, folders.server, node)
 
 
 def _of_monitor(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
@@ -116,9 +116,7 @@ def _of_monitor(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
         )
     if inventory.deployment.node_exporter:
         for name, host in inventory.hosts.items():
-            yield RequiredPort(
-                node, f"node exporter of {name}", host, firewall.NODE_EXPORTER_PORT, name, ""
-            )
+            yield RequiredPort(node, f"node exporter of {name}", host, NODE_EXPORTER_PORT, name, "")
 
 
 def unreached_by(inventory: "Inventory", node: Connector) -> tuple[Unreached, ...]:
@@ -267,7 +265,7 @@ def _counts(
     facts = facts_by_node.get(provider)
     if facts is None:  # its own silence is said already, or it was not asked
         return provider not in lost and unreached.reason != REFUSED
-    if facts.firewall not in (None, firewall.mark_of(inventory, provider)):
+    if facts.firewall not in (None, firewall_mark(inventory, provider)):
         return False
     return unreached.reason != REFUSED or unreached.need.port in facts.listening
 

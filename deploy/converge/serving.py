@@ -18,11 +18,18 @@ from deploy.cluster.places import (
 )
 from deploy.common.command_line import quoted
 from deploy.converge.apply import by_hand
-from deploy.converge.change import Change, Resource, Shell
-from deploy.converge.listening import OWNER
 from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.resources import Folder, RunningUnit, UnitFiles
-from deploy.converge.subject import DeploymentSpec, Found, NodeAnswer, NodeSpec, Subject
+from deploy.converge.resources import OWNER, Folder, RunningUnit, UnitFiles
+from deploy.converge.subject import (
+    Change,
+    DeploymentSpec,
+    Found,
+    NodeAnswer,
+    NodeSpec,
+    Resource,
+    Shell,
+    Subject,
+)
 from deploy.render.units import SERVICE_DATA, SERVICE_UNIT, service_unit, unit_path
 from deploy.rooted.commands import PYTHON
 

@@ -15,10 +15,9 @@ from deploy.cluster import places
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.common.texts import Inline, filled
-from deploy.converge.apply import StepFailedError, StepFailure
+from deploy.converge.apply import StepFailedError, StepFailure, no_root
 from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, Questions, UnitFact
 from deploy.converge.subject import NodeAnswer
-from deploy.converge.sudo import no_root
 
 FACTS_SECONDS = 90.0
 """The time for one question; a Pi 3 that is busy training answers within ten."""

@@ -21,11 +21,11 @@ from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.command_line import command
 from deploy.common.state_folder import StateFolder
-from deploy.converge.change import Call, Change, DeploymentDisplay, Resource
 from deploy.converge.check import Finding, check_node, gather, guard_of, open_to_accounts
 from deploy.converge.deployment import Desired
-from deploy.converge.devices import device_findings, devices_here
-from deploy.converge.memory_estimate import of_inventory
+from deploy.converge.hardware import device_findings, devices_here
+from deploy.converge.machine_facts import of_inventory
+from deploy.converge.subject import Call, Change, DeploymentDisplay, Resource
 from deploy.converge.survey import Survey
 from deploy.supervisor.services import Supervised
 

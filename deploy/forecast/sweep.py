@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from core.inventory.schema import THIS_MACHINE
-from deploy.converge.memory_estimate import (
+from deploy.converge.machine_facts import (
     IDLE_MEGABYTES,
     MEGABYTE,
     alone,

@@ -18,7 +18,7 @@ from pathlib import Path
 from core.ground.errors import ClusterError
 from deploy.common.project import CHECKOUT, ROOT, project_cache
 from deploy.common.texts import filled
-from deploy.release.hashes import key_of
+from deploy.release.requirements import key_of
 
 
 def uv_executable() -> Path:

@@ -31,7 +31,6 @@ from core.ground.files import atomic_write
 from deploy.cluster.places import ENVIRONMENTS
 from deploy.common.project import project_cache
 from deploy.release.code_wheel import uv_executable
-from deploy.release.hashes import key_of
 from deploy.release.requirements import (
     INSTALLER,
     NEWEST_GLIBC_MINOR,
@@ -39,6 +38,7 @@ from deploy.release.requirements import (
     Target,
     committed,
     environment_key,
+    key_of,
     pins,
 )
 from deploy.release.wheelhouse import Say, one_at_a_time

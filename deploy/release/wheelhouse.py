@@ -25,8 +25,14 @@ from core.ground.files import read_json
 from core.ground.locks import FileLock, LockHeldError
 from deploy.common.project import project_cache
 from deploy.release import requirements as required
-from deploy.release.hashes import SUMS, file_sha256, parse_sums, sums_text
-from deploy.release.requirements import Target, environment_key
+from deploy.release.requirements import (
+    SUMS,
+    Target,
+    environment_key,
+    file_sha256,
+    parse_sums,
+    sums_text,
+)
 
 TEMPORARY = ".temporary-"
 """Prefix of the name of a folder in which pip works."""

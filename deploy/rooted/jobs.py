@@ -11,8 +11,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from deploy.rooted.files import discard, put, settle
-from deploy.rooted.walk import FOLDER, READ, Refused, Walk, ids, look_over, owners
+from deploy.rooted.files import (
+    FOLDER,
+    READ,
+    Refused,
+    Walk,
+    discard,
+    ids,
+    look_over,
+    owners,
+    put,
+    settle,
+)
 
 ORDER = ".order"
 """File in the folder of jobs: their ids in order of submission, the oldest first."""

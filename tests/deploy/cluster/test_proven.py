@@ -22,7 +22,7 @@ from deploy.cluster.shown_key import ask_for_key
 from deploy.common.project import ROOT
 from deploy.converge.deployment import DeploymentPlan, DeploymentRequest, look
 from deploy.converge.desired import Machines
-from deploy.render.firewall import ruleset
+from deploy.render.network import ruleset
 from deploy.render.storage import exports
 from deploy.render.units import addresses_drop_in
 from tests.deploy.converge.pi import release

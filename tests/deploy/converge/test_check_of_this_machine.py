@@ -15,7 +15,7 @@ from core.models.thesis import ThesisModel
 from deploy.cluster.services import ClusterStatus, RoleState, RoleStatus
 from deploy.common.project import ROOT
 from deploy.converge.check import Finding, NodeFacts, Precondition, check_node
-from deploy.converge.memory_estimate import MEGABYTE, estimate, of_inventory, of_training
+from deploy.converge.machine_facts import MEGABYTE, estimate, of_inventory, of_training
 from tests.deploy.converge.pi import thesis
 from tests.deploy.converge.tables import TABLES, rows
 

@@ -12,8 +12,8 @@ from core.ground.errors import ClusterError, UsageError
 from core.inventory import load
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
-from deploy.converge import extras as of_nodes
-from deploy.converge.extras import NodeExtras
+from deploy.converge import code as of_nodes
+from deploy.converge.code import NodeExtras
 from deploy.release import extras
 from deploy.release.requirements import Target, environment_key
 from deploy.release.scripts import install_environment, prune_extras

@@ -10,14 +10,19 @@ from pathlib import Path
 import pytest
 
 from deploy.release.code_wheel import CodeWheel, code_key
-from deploy.release.hashes import file_sha256
-from deploy.release.history import Installed, ListingError, Release, previous, read, unneeded
+from deploy.release.requirements import file_sha256
 from deploy.release.scripts import (
     Done,
+    Installed,
+    ListingError,
     Refusal,
+    Release,
     list_releases,
     make_current,
+    previous,
+    read,
     remove,
+    unneeded,
     unpack_release,
 )
 from tests.deploy.release.wheels import (

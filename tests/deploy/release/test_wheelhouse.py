@@ -9,8 +9,7 @@ import pytest
 
 from core.ground.errors import ClusterError
 from core.ground.locks import FileLock
-from deploy.release.hashes import SUMS, file_sha256, parse_sums
-from deploy.release.requirements import environment_key
+from deploy.release.requirements import SUMS, environment_key, file_sha256, parse_sums
 from deploy.release.wheelhouse import (
     COMPLETE,
     TEMPORARY,
