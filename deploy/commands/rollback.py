@@ -25,7 +25,7 @@ from deploy.converge.recap import (
 )
 from deploy.converge.serving import restart_service
 from deploy.converge.systemd import batches, restart_on
-from deploy.release.scripts import ListingError, list_releases, make_current, read
+from deploy.release.scripts import ListingError, installed_releases, list_releases, make_current
 from deploy.render.units import SERVICE_UNIT, unit_name
 
 if TYPE_CHECKING:
@@ -235,6 +235,6 @@ def _look(node: Connector, tasks: Sequence["Task"], serves: bool) -> Standing:
     else:
         runs = ""
     try:
-        return Standing(read(listing), read_runs(runs, units))
+        return Standing(installed_releases(listing), read_runs(runs, units))
     except ListingError as error:
         raise ClusterError(f"{node.name}: {error}") from error

@@ -84,7 +84,7 @@ def gather(node: Connector, ports: Iterable[int], inventory: "Inventory") -> Nod
         cores=psutil.cpu_count() or 1,
         memory_bytes=memory.total,
         available_bytes=memory.available,
-        taken_ports={port: _holder(port) for port in ports if _taken(port)},
+        taken_ports={port: _holder(port) for port in ports if _is_port_taken(port)},
         guard=guard,
         accounts=accounts,
         privileges=privileges,
@@ -139,7 +139,7 @@ def _tensorflow_version() -> str | None:
     return "of unknown version"
 
 
-def _taken(port: int) -> bool:
+def _is_port_taken(port: int) -> bool:
     """Whether a process listens there.
 
     The trial binds as a role does: every interface, over connections that are only still closing.

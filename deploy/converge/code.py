@@ -22,18 +22,18 @@ from deploy.converge.machine_facts import MEGABYTE, MachineFacts
 from deploy.converge.publication import Published, of_wheelhouse
 from deploy.converge.subject import Change, DeploymentSpec, Resource, Shell, Subject
 from deploy.release.code_wheel import CodeWheel, build_code_wheel
-from deploy.release.extras import KEPT, Base, Lock, locked, wanted
+from deploy.release.extras import KEPT, Base, Lock, lock_packages, package_lines
 from deploy.release.requirements import MACHINES, PYTHONS, Target, committed, environment_key
 from deploy.release.scripts import (
     ListingError,
     RefusedError,
     install_environment,
+    installed_releases,
     list_releases,
     make_current,
     outcome,
     prune_extras,
     prune_folders,
-    read,
     remove,
     unneeded,
     unpack_release,
@@ -214,7 +214,7 @@ def prune(
             return ""
         listing = run_script(node, list_releases(), _LIST_SECONDS)
         try:
-            gone = unneeded(read(listing), retained_releases=retained_releases)
+            gone = unneeded(installed_releases(listing), retained_releases=retained_releases)
             if not gone.releases and not gone.environments:
                 return ""
             script = remove(gone.releases, gone.environments)
@@ -263,7 +263,7 @@ class NodeExtras:
         Raises UsageError for packages that a node cannot have, and ClusterError, before any job
         begins; each line names its nodes.
         """
-        wanted(requirements)  # what is wrong with the file itself, before any node is asked
+        package_lines(requirements)  # what is wrong with the file itself, before any node is asked
         with waiting_for(f"locking {requirements.name} for {_named(nodes)}"):
             locks = _locks(requirements, _all(fleet.each(self._base, nodes)))
             lacking = _all(fleet.each(lambda node: _lacks(node, locks[node.name].key), nodes))
@@ -347,7 +347,7 @@ def _locks(requirements: Path, bases: Mapping[str, Base]) -> Mapping[str, Lock]:
     refused: dict[tuple[type[ClusterError], str], list[str]] = {}
     for names in kinds.values():
         try:
-            lock = locked(requirements, bases[names[0]])
+            lock = lock_packages(requirements, bases[names[0]])
         except ClusterError as problem:
             # A node with a service is a kind of its own, and most often fails for the same reason.
             refused.setdefault((type(problem), str(problem)), []).extend(names)

@@ -160,7 +160,7 @@ def drain(
     workers = workers_to_drain(tasks, inventory.of_role("worker"))
     if not servers and not workers:
         return
-    drained = _asked(inventory, fleet, workers, seconds)
+    drained = _ask_to_drain(inventory, fleet, workers, seconds)
     if drained.workers:
         say(f"drained {', '.join(drained.workers)}")
     for line in drained.trouble:
@@ -169,7 +169,9 @@ def drain(
         say(lost_parameters(servers))
 
 
-def _asked(inventory: "Inventory", fleet: Fleet, workers: Sequence[str], seconds: float) -> Drained:
+def _ask_to_drain(
+    inventory: "Inventory", fleet: Fleet, workers: Sequence[str], seconds: float
+) -> Drained:
     coordinator = inventory.of_role("coordinator")[0]
     try:
         done = fleet.nodes[coordinator.node].run(

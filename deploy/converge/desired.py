@@ -23,7 +23,7 @@ from deploy.converge.machine_facts import (
     MEGABYTE,
     MachineFacts,
     Questions,
-    of_inventory,
+    memory_of_roles,
 )
 from deploy.converge.monitor import token_of
 from deploy.converge.publication import Publication, of_wheelhouse, room_needed
@@ -200,7 +200,7 @@ class Machines(DeploymentSpec, Desired):
         """Ask a machine the questions of all subjects."""
         return machine_facts(node, self.questions(node.name))
 
-    def asked(self, names: Sequence[str], phases: Sequence[str]) -> tuple[str, ...]:
+    def nodes_to_ask(self, names: Sequence[str], phases: Sequence[str]) -> tuple[str, ...]:
         """Ask the publisher too before mounts: the storage server has to know a new node first."""
         if "mounts" in phases:
             return tuple(dict.fromkeys((*names, self.publisher)))
@@ -218,13 +218,13 @@ class Machines(DeploymentSpec, Desired):
         }
         return replace(self, inventory=proven.confirmed(self.inventory, addresses))
 
-    def said(self, before: Desired, answers: Survey[MachineFacts]) -> tuple[str, ...]:
+    def address_lines(self, before: Desired, answers: Survey[MachineFacts]) -> tuple[str, ...]:
         """Return the lines about names, and about nodes that the others do not let in."""
         return proven.said(before.inventory, self.inventory, answers.facts)
 
     def findings(self, answers: Survey[MachineFacts]) -> tuple[Finding, ...]:
         """Examine every node that answered; one that is lost is a finding."""
-        memory = of_inventory(
+        memory = memory_of_roles(
             self.inventory, {name: facts.cores for name, facts in answers.facts.items()}
         )
         findings_by_node: dict[str, tuple[Finding, ...]] = {}
@@ -306,7 +306,7 @@ class Machines(DeploymentSpec, Desired):
         findings = (
             *now.findings(answers),
             *now.drifts(answers),
-            *(Finding("warning", "addresses", line) for line in now.said(self, answers)),
+            *(Finding("warning", "addresses", line) for line in now.address_lines(self, answers)),
             *found_unreached(now.inventory, fleet, answers.facts, answers.lost),
         )
         if not any(job in ("train", "cv", "evaluate") for job in self.inventory.jobs.order):

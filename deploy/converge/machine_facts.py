@@ -294,7 +294,7 @@ def estimate(units: int, extra_vectors: int = 0, part: int = 4, prepared: int = 
     )
 
 
-def of_inventory(inventory: "Inventory", cores: Mapping[str, int]) -> RoleMemory:
+def memory_of_roles(inventory: "Inventory", cores: Mapping[str, int]) -> RoleMemory:
     """Return the bytes of each role for the inventory's training.
 
     `cores` by node decide what `auto` slots become.
@@ -311,10 +311,10 @@ def of_inventory(inventory: "Inventory", cores: Mapping[str, int]) -> RoleMemory
         # One call computes all slots of a part, so that only parts cost memory.
         shared = MODES[train.mode].shares_batches()
         number = min(number, 1 << (len(workers) - 1).bit_length()) if shared else 1
-    return of_training(train.mode, number, len(workers), train.model)
+    return training_memory(train.mode, number, len(workers), train.model)
 
 
-def of_training(mode: str, slots: int, workers: int, model: "Choice") -> RoleMemory:
+def training_memory(mode: str, slots: int, workers: int, model: "Choice") -> RoleMemory:
     """Bytes for a training in `mode` of a network described by the section `model`."""
     units = MODELS[model.name].widest_layer(model)
     rows = MODES[mode].server_vectors(slots)

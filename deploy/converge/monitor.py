@@ -117,7 +117,7 @@ def key_path(task: "Task") -> str:
     return f"{CONTROL_KEYS}/{task.role}-{task.index}"
 
 
-def paths(tasks: Sequence["Task"], coordinates: bool) -> tuple[str, ...]:
+def secret_paths(tasks: Sequence["Task"], coordinates: bool) -> tuple[str, ...]:
     """Return the secrets of a node with these roles."""
     key_paths = tuple(map(key_path, tasks))
     if coordinates:
@@ -125,7 +125,7 @@ def paths(tasks: Sequence["Task"], coordinates: bool) -> tuple[str, ...]:
     return key_paths
 
 
-def kept(facts: MachineFacts, path: str) -> str | None:
+def secret_at(facts: MachineFacts, path: str) -> str | None:
     """Return the secret that a node has at `path`; None where it has none."""
     file = facts.files.get(path)
     if file is None or file.content is None:
@@ -144,12 +144,12 @@ def token_of(inventory: "Inventory", facts: Mapping[str, MachineFacts]) -> str |
     coordinator = inventory.of_role("coordinator")[0].node
     if coordinator not in facts:
         return None
-    return kept(facts[coordinator], CONTROL_TOKEN) or secrets.token_hex(32)
+    return secret_at(facts[coordinator], CONTROL_TOKEN) or secrets.token_hex(32)
 
 
 def key_for(task: "Task", token: str | None, facts: MachineFacts) -> str | None:
     """Return the key that a role has to have; without a token the one that it has."""
-    return key_of(token, task.name) or kept(facts, key_path(task))
+    return key_of(token, task.name) or secret_at(facts, key_path(task))
 
 
 MONITOR_READ_MARK = f"{units.MONITOR_FOLDER}/read"
@@ -248,7 +248,7 @@ def _monitor_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> 
         return (Absent(units.MONITOR_FOLDER),)
     path = units.unit_path(units.MONITOR_UNIT)
     unit = units.monitor_unit(spec.inventory, "memory" in facts.controllers)
-    password = kept(facts, MONITOR_PASSWORD) or secrets.token_hex(32)
+    password = secret_at(facts, MONITOR_PASSWORD) or secrets.token_hex(32)
     seconds = units.MONITOR_START_SECONDS + 30.0
     return (
         Folder(units.MONITOR_FOLDER),

@@ -34,7 +34,7 @@ from deploy.jobs.apps import reads_its_data
 from deploy.jobs.request import needs_data
 from deploy.release.requirements import parse_sums
 from deploy.release.scripts import script
-from deploy.rooted.commands import PYTHON, file_program, listed
+from deploy.rooted.commands import PYTHON, file_list, file_program
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
@@ -167,7 +167,7 @@ def copy_data(publication: Publication, published_folder: str) -> str:
     The storage server is not trusted: of its folder only plain files are taken, and only those that
     were published.
     """
-    files = listed((file.name, file.sha256, file.size_bytes) for file in publication.files)
+    files = file_list((file.name, file.sha256, file.size_bytes) for file in publication.files)
     program = {"files": files, "python": PYTHON, "program": file_program()}
     return script(
         "converge/copy.sh", root=DATA, key=publication.key, seen=published_folder, **program

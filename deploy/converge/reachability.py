@@ -80,7 +80,7 @@ class Unreached:
 
 def needs_of(inventory: "Inventory", node: str) -> tuple[RequiredPort, ...]:
     """Return what a node needs: servers, the shared folder, roles it coordinates or watches."""
-    needs = [*_of_worker(inventory, node), *_of_storage(inventory, node)]
+    needs = [*_ports_of_worker(inventory, node), *_ports_of_storage(inventory, node)]
     if any(task.node == node for task in inventory.of_role("coordinator")):
         for task in kept_tasks(inventory):
             needs.append(RequiredPort(node, task.name, task.host, task.port, task.node, task.node))
@@ -89,18 +89,18 @@ def needs_of(inventory: "Inventory", node: str) -> tuple[RequiredPort, ...]:
                 RequiredPort(node, task.name, task.host, task.metrics_port, task.node, task.node)
             )
     if node == inventory.monitor_node:
-        needs += _of_monitor(inventory, node)
+        needs += _ports_of_monitor(inventory, node)
     of_port = {(need.host, need.port): need for need in reversed(needs)}
     return tuple(need for need in needs if of_port[need.host, need.port] is need)
 
 
-def _of_worker(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
+def _ports_of_worker(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
     if any(task.node == node for task in inventory.of_role("worker")):
         for task in inventory.of_role("ps"):
             yield RequiredPort(node, task.name, task.host, task.port, task.node, node)
 
 
-def _of_storage(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
+def _ports_of_storage(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
     if inventory.storage is None:
         return
     folders = shared_folders(inventory)
@@ -109,7 +109,7 @@ def _of_storage(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
         yield RequiredPort(node, "the shared folder", host, NFS_PORT, folders.server, node)
 
 
-def _of_monitor(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
+def _ports_of_monitor(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
     for task in inventory.tasks():
         yield RequiredPort(
             node, f"metrics of {task.name}", task.host, task.metrics_port, task.node, ""
@@ -279,7 +279,7 @@ def _script(questions: Questions) -> str:
     )
 
 
-def _read(answer: NodeAnswer) -> Mapping[str, object]:
+def _reachability_facts(answer: NodeAnswer) -> Mapping[str, object]:
     sources: dict[str, str] = {}
     for line in answer.sections.get("routes", "").splitlines():
         fields = line.split()
@@ -319,4 +319,6 @@ def _questions(spec: DeploymentSpec, node: str) -> Questions:
     )
 
 
-REACHABILITY = Subject("reachability", "services", _script, _read, _check, questions=_questions)
+REACHABILITY = Subject(
+    "reachability", "services", _script, _reachability_facts, _check, questions=_questions
+)

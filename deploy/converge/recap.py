@@ -15,7 +15,7 @@ from core.control.own_state import make
 from core.ground.files import atomic_write, read_json
 from deploy.common.texts import filled
 from deploy.converge.apply import StepFailure
-from deploy.release.scripts import Installed, checked, previous
+from deploy.release.scripts import Installed, checked_key, previous
 
 if TYPE_CHECKING:
     from deploy.cluster.cluster import ManagedCluster
@@ -197,7 +197,7 @@ class UnfinishedRollback:
             note: Any = read_json(self._path)
             was = {str(node): str(release) for node, release in note["was"].items()}
             return Rollback(
-                checked(str(note["release"])), was, tuple(str(node) for node in note["left"])
+                checked_key(str(note["release"])), was, tuple(str(node) for node in note["left"])
             )
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return None

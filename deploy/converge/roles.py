@@ -12,7 +12,7 @@ from deploy.cluster.places import CONTROL_TOKEN, ROLE_ACCOUNT, UNIT_FOLDER, acco
 from deploy.common.command_line import quoted
 from deploy.common.texts import filled
 from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.monitor import SecretFile, kept, key_for, key_path, paths
+from deploy.converge.monitor import SecretFile, key_for, key_path, secret_at, secret_paths
 from deploy.converge.resources import RELOAD, Absent, RunningUnit, UnitFiles
 from deploy.converge.subject import (
     DRIFT,
@@ -56,7 +56,7 @@ CHANGED = "changed"
 """The mark in place of the rules' hash, where nft lists others than it did then."""
 
 
-def _undo() -> str:
+def _undo_firewall() -> str:
     return f"""\
 systemctl stop pscluster-firewall-undo.timer 2>/dev/null
 nft delete table inet {TABLE} 2>/dev/null
@@ -64,7 +64,7 @@ rm -f /run/pscluster-firewall.before
 """
 
 
-def _script(questions: Questions) -> str:
+def _firewall_script(questions: Questions) -> str:
     return f"""\
 section firewall
 listed=$(nft -s list table inet {TABLE} 2>/dev/null) &&
@@ -76,7 +76,7 @@ listed=$(nft -s list table inet {TABLE} 2>/dev/null) &&
 """
 
 
-def _read(answer: NodeAnswer) -> Mapping[str, object]:
+def _firewall_facts(answer: NodeAnswer) -> Mapping[str, object]:
     fields = answer.sections["firewall"].split()
     return {"firewall": fields[-1] if fields else None}
 
@@ -236,11 +236,11 @@ def _firewall_questions(spec: DeploymentSpec, node: str) -> Questions:
 FIREWALL = Subject(
     "firewall",
     "firewall",
-    _script,
-    _read,
+    _firewall_script,
+    _firewall_facts,
     _firewall_findings,
     _firewall_resources,
-    _undo,
+    _undo_firewall,
     _firewall_questions,
 )
 
@@ -318,7 +318,7 @@ def _role_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Seq
     }
     token = None
     if spec.coordinates(node):
-        token = spec.token or kept(facts, CONTROL_TOKEN)
+        token = spec.token or secret_at(facts, CONTROL_TOKEN)
     files = {
         **texts,
         SLICE_PATH: units.slice_unit("memory" in facts.controllers),
@@ -371,7 +371,7 @@ def _stale_units(facts: MachineFacts, expected_paths: set[str]) -> list[Absent]:
 
 def _role_questions(spec: DeploymentSpec, node: str) -> Questions:
     names = [units.unit_name(task) for task in spec.tasks(node)]
-    secret = paths(spec.tasks(node), spec.coordinates(node))
+    secret = secret_paths(spec.tasks(node), spec.coordinates(node))
     return Questions(files=(ADDRESSES_PATH, *secret), units=tuple(names))
 
 

@@ -204,7 +204,7 @@ section certificate
 """
 
 
-def _read(answer: NodeAnswer) -> Mapping[str, object]:
+def _service_facts(answer: NodeAnswer) -> Mapping[str, object]:
     return {"certificate": answer.sections.get("certificate", "").strip()}
 
 
@@ -291,7 +291,7 @@ SERVICE = Subject(
     "service",
     "service",
     _script,
-    _read,
+    _service_facts,
     check=_check,
     resources=_resources,
     questions=_questions,

@@ -271,7 +271,7 @@ def _nfs_server(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequenc
     )
 
 
-def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+def _storage_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
     if not spec.stores(node):
         return ()
     export = spec.folders.export
@@ -311,7 +311,7 @@ STORAGE = Subject(
     "storage",
     "storage",
     check=_storage_findings,
-    resources=_resources,
+    resources=_storage_resources,
     questions=_storage_questions,
 )
 

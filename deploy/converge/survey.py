@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
 from core.ground.errors import ClusterError
+from core.ground.parcel import is_plain_file
 from deploy.cluster import places
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
@@ -290,8 +291,7 @@ def _files(text: str) -> dict[str, FileFact]:
         return files
     with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
         for member in archive:
-            # A sparse file of some bytes here could be terabytes when it is read.
-            if member.isreg() and not member.issparse():
+            if is_plain_file(member):
                 stream = archive.extractfile(member)
             else:
                 stream = None

@@ -67,7 +67,7 @@ section tunnels
 """
 
 
-def _read(answer: NodeAnswer) -> Mapping[str, object]:
+def _tunnel_facts(answer: NodeAnswer) -> Mapping[str, object]:
     key = answer.sections.get("wireguard", "").strip()
     networks = []
     for line in answer.sections.get("addresses", "").splitlines():
@@ -285,5 +285,7 @@ def _questions(spec: DeploymentSpec, node: str) -> Questions:
 
 
 KEYS = Subject("keys of the tunnel", "prepare", resources=_key_resources)
-TUNNEL = Subject("tunnel", "transport", _script, _read, _check, _resources, _undo, _questions)
+TUNNEL = Subject(
+    "tunnel", "transport", _script, _tunnel_facts, _check, _resources, _undo, _questions
+)
 TUNNEL_END = Subject("end of the tunnel", "services", resources=_without)

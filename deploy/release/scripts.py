@@ -19,7 +19,7 @@ from deploy.cluster.places import EXTRAS, ROOT
 from deploy.common.texts import filled
 from deploy.release.extras import layer
 from deploy.release.requirements import KEY_DIGITS, parse_sums, sums_text
-from deploy.rooted.commands import PYTHON, file_program, listed
+from deploy.rooted.commands import PYTHON, file_list, file_program
 
 if TYPE_CHECKING:
     from deploy.release.code_wheel import CodeWheel
@@ -70,7 +70,7 @@ def script(body: str, **values: str | int) -> str:
     return filled("release/frame.sh", body=body, values=values, searched=SEARCHED)
 
 
-def checked(key: str) -> str:
+def checked_key(key: str) -> str:
     """`key`, if it is one: root removes paths that contain it. Raises ValueError."""
     if not _KEY.fullmatch(key):
         raise ValueError(f"expected a key of {KEY_DIGITS} hexadecimal digits, got {key!r}")
@@ -132,12 +132,12 @@ def prune_folders(parent: str, retained_keys: Iterable[str]) -> str:
     if not dirname(parent).startswith("/"):
         raise ValueError(f"expected an absolute path, got {parent!r}")
     return script(
-        "release/prune.sh", parent=parent, kept=" ".join(checked(key) for key in retained_keys)
+        "release/prune.sh", parent=parent, kept=" ".join(checked_key(key) for key in retained_keys)
     )
 
 
 def _published(folder: str, sums: Mapping[str, str]) -> dict[str, str]:
-    checked(basename(folder))
+    checked_key(basename(folder))
     for name in sums:
         if not _FILE_NAME.fullmatch(name):
             raise ValueError(f"expected a plain file name, got {name!r}")
@@ -185,13 +185,13 @@ def install_environment(
 
 def _environment_of(wheelhouse: "Wheelhouse", lock: "Lock | None") -> str:
     if lock is None:
-        return checked(wheelhouse.key)
-    return checked(lock.key)
+        return checked_key(wheelhouse.key)
+    return checked_key(lock.key)
 
 
 def _files_of(wheelhouse: "Wheelhouse") -> str:
     sums = parse_sums(wheelhouse.sums())
-    return listed((name, sha256, wheelhouse.files[name]) for name, sha256 in sums.items())
+    return file_list((name, sha256, wheelhouse.files[name]) for name, sha256 in sums.items())
 
 
 def prune_extras(key: str, retained_environments: int, *, root: str = EXTRAS) -> str:
@@ -201,7 +201,7 @@ def prune_extras(key: str, retained_environments: int, *, root: str = EXTRAS) ->
     stay.
     """
     return script(
-        "release/prune_extras.sh", root=root, key=checked(key), most=retained_environments + 1
+        "release/prune_extras.sh", root=root, key=checked_key(key), most=retained_environments + 1
     )
 
 
@@ -211,17 +211,21 @@ def unpack_release(code: "CodeWheel", environment: str, *, root: str = ROOT) -> 
     Its environment is the one of this key. An existing release keeps its files; only its link to
     the environment changes.
     """
-    keys = {"key": checked(code.key), "sha256": code.sha256, "environment": checked(environment)}
+    keys = {
+        "key": checked_key(code.key),
+        "sha256": code.sha256,
+        "environment": checked_key(environment),
+    }
     return script("release/unpack.sh", root=root, **keys)
 
 
 def make_current(key: str, *, root: str = ROOT) -> str:
     """Return the script that makes the release `key` current in one step and records the time."""
-    return script("release/make_current.sh", root=root, key=checked(key))
+    return script("release/make_current.sh", root=root, key=checked_key(key))
 
 
 def list_releases(*, root: str = ROOT) -> str:
-    """The script that lists the node's releases for `deploy.release.scripts.read`."""
+    """The script that lists the node's releases for `installed_releases`."""
     return script("release/list.sh", root=root)
 
 
@@ -230,8 +234,8 @@ def remove(releases: Iterable[str], environments: Iterable[str], *, root: str = 
 
     It refuses the current one.
     """
-    folders = [f"releases/{checked(key)}" for key in releases]
-    folders += [f"environments/{checked(key)}" for key in environments]
+    folders = [f"releases/{checked_key(key)}" for key in releases]
+    folders += [f"environments/{checked_key(key)}" for key in environments]
     return script("release/remove.sh", root=root, folders=" ".join(folders))
 
 
@@ -276,7 +280,7 @@ class ListingError(ClusterError):
     """A listing holds a foreign line, so nothing may be concluded from it."""
 
 
-def read(listing: str) -> Installed:
+def installed_releases(listing: str) -> Installed:
     """The output of `list_releases`. Raises ListingError for a foreign line."""
     current = None
     entries: list[tuple[str, str, int]] = []

@@ -72,7 +72,7 @@ def remove(path: str) -> list[str]:
     return _files("remove", path)
 
 
-def listed(files: Iterable[tuple[str, str, int]]) -> str:
+def file_list(files: Iterable[tuple[str, str, int]]) -> str:
     """Name, SHA-256 and bytes of each file, in the format of the program's `copy`."""
     return json.dumps(sorted(files), separators=(",", ":"))
 

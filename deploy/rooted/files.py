@@ -150,7 +150,7 @@ def kind(status: os.stat_result) -> str:
     return "a special file"
 
 
-def ids(owner: str) -> tuple[int, int]:
+def account_ids(owner: str) -> tuple[int, int]:
     """Uid and gid of an account."""
     try:
         account = pwd.getpwnam(owner)
@@ -174,7 +174,7 @@ def settle(descriptor: int, mode: int, uid: int, gid: int) -> None:
 
 def make_folder(path: str, mode: str, owner: str) -> None:
     """Make a folder with this mode and owner; an existing one keeps its content."""
-    uid, gid = ids(owner)
+    uid, gid = account_ids(owner)
     with parent_of(path, make=True) as (parent, name):
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=parent)
@@ -205,7 +205,7 @@ def give_folder(path: str, mode: str, owner: str) -> None:
     Root takes each folder before it looks into it: the old owner can change nothing meanwhile. A
     file with a second name stays the old owner's, because that name may be in another folder.
     """
-    uid, gid = ids(owner)
+    uid, gid = account_ids(owner)
     make_folder(path, "700", "root")
     with parent_of(path) as (parent, name):
         folder = os.open(name, FOLDER, dir_fd=parent)
@@ -280,7 +280,7 @@ def put(parent: int, name: str, content: bytes, mode: int, uid: int, gid: int) -
 
 def write(path: str, mode: str, owner: str) -> None:
     """Write stdin to the file `path`."""
-    uid, gid = ids(owner)
+    uid, gid = account_ids(owner)
     content = sys.stdin.buffer.read()
     with parent_of(path) as (parent, name):
         put(parent, name, content, int(mode, 8), uid, gid)

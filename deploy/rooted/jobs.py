@@ -16,8 +16,8 @@ from deploy.rooted.files import (
     READ,
     Refused,
     Walk,
+    account_ids,
     discard,
-    ids,
     look_over,
     owners,
     put,
@@ -94,7 +94,7 @@ def new_job(path: str, owner: str, retained_jobs: str, first: str) -> None:
     The account owns it once it is complete. The newest `retained_jobs` ended
     jobs stay. Prints the id.
     """
-    uid, gid = ids(owner)
+    uid, gid = account_ids(owner)
     files = {name: base64.b64decode(content) for name, content in json.load(sys.stdin).items()}
     if not JOB_ID.fullmatch(first):
         raise Refused(f"{first!r}: expected an id such as 20261121T2230-train")

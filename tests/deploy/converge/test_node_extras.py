@@ -77,7 +77,7 @@ class Nodes:
             (of_nodes, "make_wheelhouse", partial(make_wheelhouse, cache=folder / "wheels")),
             (of_nodes, "install_environment", partial(install_environment, python=EXECUTABLE)),
             (of_nodes, "prune_extras", partial(prune_extras, root=extras_root)),
-            (of_nodes, "locked", partial(extras.locked, cache=folder / "locks")),
+            (of_nodes, "lock_packages", partial(extras.lock_packages, cache=folder / "locks")),
         ):
             patch.setattr(module, name, value)
 

@@ -17,10 +17,10 @@ from deploy.release.scripts import (
     ListingError,
     Refusal,
     Release,
+    installed_releases,
     list_releases,
     make_current,
     previous,
-    read,
     remove,
     unneeded,
     unpack_release,
@@ -72,7 +72,7 @@ class Node:
         return code.key
 
     def installed(self) -> Installed:
-        return read(printed(list_releases(root=str(self.root))))
+        return installed_releases(printed(list_releases(root=str(self.root))))
 
     def back(self) -> Release:
         """Where a rollback goes."""
@@ -188,7 +188,9 @@ def test_power_lost_on_the_way_from_an_old_release_to_its_new_form(node: Node) -
 
 
 def test_nothing_to_go_back_to(node: Node, tmp_path: Path) -> None:
-    assert previous(read(printed(list_releases(root=str(tmp_path / "nowhere"))))) is None
+    assert (
+        previous(installed_releases(printed(list_releases(root=str(tmp_path / "nowhere"))))) is None
+    )
     node.push("one")
     assert previous(node.installed()) is None
 
@@ -230,4 +232,4 @@ def test_what_is_no_key_never_reaches_a_script(key: str) -> None:
 )
 def test_a_listing_that_is_none_is_refused(line: str) -> None:
     with pytest.raises(ListingError, match=f"listing of releases, got '{line}'"):
-        read(f"{line}\ncurrent aaaa\nunchanged: listed\n")
+        installed_releases(f"{line}\ncurrent aaaa\nunchanged: listed\n")
