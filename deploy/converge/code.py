@@ -210,7 +210,7 @@ def prune(
     """
 
     def one(node: Connector) -> str:
-        if "pscluster-job@" in node.run(JOB_RUNS).text:
+        if _has_job(node):
             return ""
         listing = run_script(node, list_releases(), _LIST_SECONDS)
         try:
@@ -383,9 +383,13 @@ def _lacks(node: Connector, key: str) -> bool:
     )
 
 
+def _has_job(node: Connector) -> bool:
+    return "pscluster-job@" in node.run(JOB_RUNS).text
+
+
 def _prune(node: Connector, key: str) -> None:
     """Remove old environments, unless a job runs or waits: one that waits holds none yet."""
-    if "pscluster-job@" in node.run(JOB_RUNS).text:
+    if _has_job(node):
         return
     try:
         run_script(node, prune_extras(key, KEPT), _PRUNE_SECONDS, "old environments stay: ")

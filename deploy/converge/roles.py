@@ -179,7 +179,7 @@ class Firewall:
         load = filled(
             "converge/firewall_load.sh",
             trial=trial,
-            table=TABLE,
+            TABLE=TABLE,
             rollback_seconds=ROLLBACK_SECONDS,
         )
         keep = (

@@ -1,4 +1,4 @@
-"""Files and folders that root makes, gives away and removes on a node, never by a stranger's link.
+"""Files and folders that root makes, gives away and removes on a node, by no foreign link.
 
 Like systemd-tmpfiles, it opens a path one folder at a time by file descriptor, and refuses a folder
 that another account could change meanwhile.
