@@ -81,8 +81,8 @@ def build_code_wheel(root: Path = ROOT, cache: Path | None = None) -> CodeWheel:
             _copy(root / package, source / package)
         described = filled("release/code_wheel.toml.j2", project=project, packages=PACKAGES)
         (source / "pyproject.toml").write_text(described, encoding="utf-8")
-        command = [uv_executable(), "build", "--wheel", "--offline", "--no-config", "--quiet"]
-        outcome = finished([*command, "--out-dir", built, source])
+        options = ["--wheel", "--offline", "--no-config", "--quiet"]
+        outcome = finished([uv_executable(), "build", *options, "--out-dir", built, source])
         if outcome.code:
             raise ClusterError(
                 f"{root}: uv cannot make a wheel of the code:"
