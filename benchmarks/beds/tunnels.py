@@ -1,6 +1,6 @@
 """The tunnel of `transport: wireguard` between machines of the bed, in user space.
 
-It is what `deploy.render.wireguard` renders for nodes, with a folder in the place of /etc.
+It is what `deploy.render.network` renders for nodes, with a folder in the place of /etc.
 """
 
 import os
@@ -11,8 +11,13 @@ from pathlib import Path
 
 from benchmarks.beds import virtual_network
 from core.inventory import Inventory
-from deploy.render import wireguard
-from deploy.render.wireguard import INTERFACE, PEERS, PRIVATE
+from deploy.render.network import (
+    PEERS_PATH,
+    PRIVATE_KEY,
+    TUNNEL_INTERFACE,
+    tunnel_peers,
+    tunnel_script,
+)
 from tools.debian_tools import COMMAND, find, search_path
 
 _UP = """
@@ -46,9 +51,9 @@ def tunnels(
             own = folder / node
             own.mkdir()
             (own / "private").write_text(private[node])
-            (own / "peers").write_text(wireguard.peers(inventory, node, keys))
-            script = wireguard.apply()
-            for path, name in ((PRIVATE, "private"), (PEERS, "peers")):
+            (own / "peers").write_text(tunnel_peers(inventory, node, keys))
+            script = tunnel_script()
+            for path, name in ((PRIVATE_KEY, "private"), (PEERS_PATH, "peers")):
                 script = script.replace(path, str(own / name))
             (own / "apply").write_text(script)
             stack.enter_context(_interface(inventory, node, prefix, own / "apply"))
@@ -61,7 +66,7 @@ def _interface(
 ) -> Iterator[None]:
     apart = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _UP, "sh")
     address = f"{inventory.hosts[node]}/16"
-    words = (*prefix, *apart, INTERFACE, str(apply), address, str(inventory.wireguard.mtu))
+    words = (*prefix, *apart, TUNNEL_INTERFACE, str(apply), address, str(inventory.wireguard.mtu))
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=_environment()) as process:
         try:
             assert process.stdout is not None

@@ -177,7 +177,7 @@ def restart(flags: RestartFlags) -> None:
     before the next. What does not come up ends it.
     """
     opened = open_cluster(flags)
-    from deploy.converge.draining import drain, workers_to_drain
+    from deploy.converge.coordinator import drain, workers_to_drain
     from deploy.converge.systemd import batches
     from deploy.converge.this_machine import require_ready
 
@@ -313,11 +313,11 @@ def _run_jobs(opened: OpenCluster, result: "Result", with_jobs: bool | None, qui
 
 
 def _show_plan(opened: OpenCluster, flags: PlanFlags, *, retry: bool) -> None:
-    from deploy.converge.deployment import LOOKING, look
+    from deploy.converge.deployment import LOOKING, survey_and_plan
 
     order = _order(opened, flags, retry=retry)
     with opened.cluster.fleet() as fleet, waiting_for(LOOKING) as update:
-        planned = look(fleet, opened.desired(), order, update)
+        planned = survey_and_plan(fleet, opened.desired(), order, update)
     code = opened.view.plan(planned, flags.with_jobs, flags.json_)
     if code:
         sys.exit(code)

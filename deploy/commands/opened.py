@@ -71,7 +71,7 @@ class OpenCluster:
         if not self.has_machines:
             pid = self.jobs.running_job()
             return nullcontext(() if pid is None else (f"(fab, pid {pid})",))
-        from deploy.converge.operator_lock import only_operator
+        from deploy.converge.coordinator import only_operator
 
         return only_operator(self.cluster, action)
 

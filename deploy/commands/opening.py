@@ -162,9 +162,8 @@ def _machines(inventory: "Inventory", overrides: Names) -> OpenCluster:
     from deploy.cluster.cluster import over_ssh
     from deploy.cluster.tunnel_keys import FILE, TunnelKeys
     from deploy.commands.views import ViewOfMachines
-    from deploy.converge.code import ReleaseChoice
+    from deploy.converge.code import NodeExtras, ReleaseChoice
     from deploy.converge.desired import Machines
-    from deploy.converge.extras import NodeExtras
     from deploy.converge.publication import PublishedData
     from deploy.converge.systemd import Systemd
     from deploy.jobs.attached_job import SubmittedJobs

@@ -40,11 +40,11 @@ def render(flags: RenderFlags) -> None:
             " network plugin encrypts; give `--set transport=plain`"
         )
     from deploy.converge.deployment import minimum_workers
-    from deploy.converge.memory_estimate import of_inventory
+    from deploy.converge.machine_facts import memory_of_roles
     from deploy.monitor.files import write
     from deploy.render.kubernetes import manifests
 
-    memory = of_inventory(inventory, {node.name: CORES for node in inventory.nodes})
+    memory = memory_of_roles(inventory, {node.name: CORES for node in inventory.nodes})
     memory_of_role = {role: memory.of(role) for role in ("ps", "worker", "coordinator")}
     files = manifests(inventory, memory_of_role, minimum_workers(inventory), flags.image or "")
     if flags.image is None:

@@ -12,8 +12,8 @@ from deploy.cluster.services import DegradedError
 from deploy.common.command_line import command, shell
 from deploy.common.waiting import waiting_for
 from deploy.converge.code import run_script
-from deploy.converge.draining import drain
-from deploy.converge.rollback_plan import (
+from deploy.converge.coordinator import drain
+from deploy.converge.recap import (
     Need,
     Rollback,
     Standing,
@@ -25,8 +25,7 @@ from deploy.converge.rollback_plan import (
 )
 from deploy.converge.serving import restart_service
 from deploy.converge.systemd import batches, restart_on
-from deploy.release.history import ListingError, read
-from deploy.release.scripts import list_releases, make_current
+from deploy.release.scripts import ListingError, installed_releases, list_releases, make_current
 from deploy.render.units import SERVICE_UNIT, unit_name
 
 if TYPE_CHECKING:
@@ -236,6 +235,6 @@ def _look(node: Connector, tasks: Sequence["Task"], serves: bool) -> Standing:
     else:
         runs = ""
     try:
-        return Standing(read(listing), read_runs(runs, units))
+        return Standing(installed_releases(listing), read_runs(runs, units))
     except ListingError as error:
         raise ClusterError(f"{node.name}: {error}") from error

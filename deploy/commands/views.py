@@ -16,8 +16,8 @@ from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import ClusterStatus, RoleState, Stopped
 from deploy.common.command_line import command
 from deploy.common.waiting import waiting_for
-from deploy.converge.change import DeploymentDisplay
 from deploy.converge.deployment import LOOKING, DeploymentPlan, Result
+from deploy.converge.subject import DeploymentDisplay
 from deploy.converge.survey import survey
 from deploy.converge.this_machine import changes_of, plan_start
 from deploy.jobs.services import JobServices, coordinator_metrics
@@ -207,10 +207,9 @@ class ViewOfMachines(View):
     @override
     def status(self, fleet: Fleet, names: Sequence[str], *, with_job: bool) -> Picture:
         """Return the picture of the nodes as they are now."""
-        from deploy.converge.node_table import node_rows
         from deploy.converge.reachability import found_unreached
         from deploy.converge.subject import DRIFT
-        from deploy.converge.systemd import role_states
+        from deploy.converge.systemd import node_rows, role_states
 
         machines = self._machines()
         with waiting_for(LOOKING, quiet=with_job):

@@ -21,8 +21,8 @@ from core.inventory import Task
 from deploy.cluster.connector import Connector, NodeDeadlineError
 from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.project import module_command
-from deploy.converge.cage import finding
-from deploy.converge.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
+from deploy.converge.hardware import cage_finding
+from deploy.converge.machine_facts import LARGEST_SHARE, MEGABYTE, RoleMemory
 from deploy.jobs.apps import reads_its_data
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def gather(node: Connector, ports: Iterable[int], inventory: "Inventory") -> Nod
         cores=psutil.cpu_count() or 1,
         memory_bytes=memory.total,
         available_bytes=memory.available,
-        taken_ports={port: _holder(port) for port in ports if _taken(port)},
+        taken_ports={port: _holder(port) for port in ports if _is_port_taken(port)},
         guard=guard,
         accounts=accounts,
         privileges=privileges,
@@ -139,7 +139,7 @@ def _tensorflow_version() -> str | None:
     return "of unknown version"
 
 
-def _taken(port: int) -> bool:
+def _is_port_taken(port: int) -> bool:
     """Whether a process listens there.
 
     The trial binds as a role does: every interface, over connections that are only still closing.
@@ -315,7 +315,7 @@ def _answers(tasks: Sequence[Task], facts: NodeFacts) -> Iterator[Finding]:
         yield Finding("warning", "accounts", open_to_accounts(tasks, facts.accounts))
     if not facts.privileges.holds:
         yield Finding("warning", "privileges", facts.privileges.line)
-    yield Finding(*finding(facts.cage))
+    yield Finding(*cage_finding(facts.cage))
     yield Finding("ok" if facts.data.holds else "problem", "data", facts.data.line)
 
 

@@ -1,33 +1,48 @@
-"""A node's environment, its releases and the current one, and the pruning of old ones."""
+"""A node's environment, its releases and the current one, and the pruning of old ones.
+
+Environments of a `requirements.txt` are locked here, then published, installed and pruned too.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, TypeVar
 
+from cluster.apps.environments import COMPLETE, KEY
 from core.ground.errors import ClusterError
+from core.logs import say
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
-from deploy.cluster.places import CURRENT, SharedFolders
-from deploy.common.command_line import quoted, shell
-from deploy.converge.change import Change, Resource, Shell
-from deploy.converge.devices import has_gpu
-from deploy.converge.machine_facts import MachineFacts
-from deploy.converge.memory_estimate import MEGABYTE
-from deploy.converge.subject import DeploymentSpec, Subject
+from deploy.cluster.places import CURRENT, EXTRAS, SharedFolders, publisher, shared_folders
+from deploy.common.command_line import command, quoted, shell
+from deploy.common.waiting import waiting_for
+from deploy.converge.apply import apply
+from deploy.converge.hardware import has_gpu
+from deploy.converge.machine_facts import MEGABYTE, MachineFacts
+from deploy.converge.publication import Published, of_wheelhouse
+from deploy.converge.subject import Change, DeploymentSpec, Resource, Shell, Subject
 from deploy.release.code_wheel import CodeWheel, build_code_wheel
-from deploy.release.history import ListingError, read, unneeded
-from deploy.release.requirements import committed, environment_key
+from deploy.release.extras import KEPT, Base, Lock, lock_packages, package_lines
+from deploy.release.requirements import MACHINES, PYTHONS, Target, committed, environment_key
 from deploy.release.scripts import (
+    ListingError,
     RefusedError,
     install_environment,
+    installed_releases,
     list_releases,
     make_current,
     outcome,
+    prune_extras,
     prune_folders,
     remove,
+    unneeded,
     unpack_release,
 )
-from deploy.release.wheelhouse import Wheelhouse
+from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
+
+if TYPE_CHECKING:
+    from core.inventory import Inventory
+
 
 INSTALL_SECONDS = 3600.0
 """The time for 22,000 files on a slow SD card."""
@@ -195,11 +210,11 @@ def prune(
     """
 
     def one(node: Connector) -> str:
-        if "pscluster-job@" in node.run(JOB_RUNS).text:
+        if _has_job(node):
             return ""
         listing = run_script(node, list_releases(), _LIST_SECONDS)
         try:
-            gone = unneeded(read(listing), retained_releases=retained_releases)
+            gone = unneeded(installed_releases(listing), retained_releases=retained_releases)
             if not gone.releases and not gone.environments:
                 return ""
             script = remove(gone.releases, gone.environments)
@@ -224,3 +239,159 @@ def prune_wheels(node: Connector, folders: SharedFolders, needed: Collection[str
         ) from error
     done = node.run(shell(script), root=user is None, user=user, deadline_seconds=_REMOVE_SECONDS)
     outcome(done.return_code, done.text, done.stderr)
+
+
+_ASK = """\
+import os, platform, sys
+print(platform.python_version(), platform.machine(), os.path.basename(os.path.realpath(sys.prefix)))
+"""
+_PRUNE_SECONDS = 120.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class NodeExtras:
+    """Environments over the common one, on nodes of a cluster of machines."""
+
+    inventory: "Inventory"
+
+    def bring(self, fleet: Fleet, requirements: Path, nodes: Sequence[str]) -> Mapping[str, str]:
+        """Install what these nodes lack of the requirements file, and return the key on each.
+
+        Nodes of one kind share a lock. The key is empty where the common environment has all of it.
+        Raises UsageError for packages that a node cannot have, and ClusterError, before any job
+        begins; each line names its nodes.
+        """
+        package_lines(requirements)  # what is wrong with the file itself, before any node is asked
+        with waiting_for(f"locking {requirements.name} for {_named(nodes)}"):
+            locks = _locks(requirements, _all(fleet.each(self._base, nodes)))
+            lacking = _all(fleet.each(lambda node: _lacks(node, locks[node.name].key), nodes))
+        for key in sorted({locks[name].key for name in nodes if lacking[name]}):
+            self._install(
+                fleet, [name for name in nodes if lacking[name] and locks[name].key == key], locks
+            )
+        with_one = [name for name in nodes if locks[name].key]
+        _all(fleet.each(lambda node: _prune(node, locks[node.name].key), with_one))
+        return {name: locks[name].key for name in nodes}
+
+    def _base(self, node: Connector) -> Base:
+        outcome = node.run([f"{CURRENT}/environment/bin/python", "-I", "-c", _ASK])
+        fields = outcome.text.split()
+        again = (
+            f"`{command('deploy start --no-jobs', self.inventory.path)}` installs that of this"
+            " checkout"
+        )
+        if not outcome.ok or len(fields) != 3 or not KEY.fullmatch(fields[2]):
+            output = " ".join(outcome.last_lines)
+            raise ClusterError(
+                f"{node.name}: expected the environment of its release, got {output!r:.200};"
+                f" {again}"
+            )
+        target = Target(fields[0], fields[1])
+        if target.short_python not in PYTHONS or target.machine not in MACHINES:
+            raise ClusterError(
+                f"{node.name}: there are no wheels for Python {fields[0]} on {fields[1]!r:.40};"
+                f" {again}"
+            )
+        serves = node.name in self.inventory.service_nodes
+        base = Base.of_nodes(target, service=serves)
+        if (
+            base.key != fields[2]
+            and (with_gpu := Base.of_nodes(target, cuda=True, service=serves)).key == fields[2]
+        ):
+            return with_gpu
+        if base.key != fields[2]:
+            raise ClusterError(
+                f"{node.name}: runs the environment {fields[2]}, not {base.key}; {again}"
+            )
+        return base
+
+    def _install(self, fleet: Fleet, nodes: Sequence[str], locks: Mapping[str, Lock]) -> None:
+        """Install one environment on the nodes that share it."""
+        lock = locks[nodes[0]]
+        folders = shared_folders(self.inventory)
+        target = lock.base.target
+        with waiting_for(f"fetching {len(lock.pins)} packages for {_named(nodes)}") as update:
+            wheelhouse = make_wheelhouse(
+                lock.wheelhouse_list(),
+                target.short_python,
+                target.machine,
+                say=lambda line: say(line, error=True),
+            )
+            publication = of_wheelhouse(wheelhouse)
+            update("publishing them")
+            apply(
+                fleet.nodes[publisher(self.inventory)],
+                "publish",
+                [Published(publication, folders).change()],
+                lambda change, seconds: None,
+            )
+            update(f"installing them on {_named(nodes)}")
+            script = install_environment(
+                wheelhouse,
+                folders.seen("wheels", wheelhouse.key),
+                root=EXTRAS,
+                lock=lock,
+            )
+            failed = "the packages cannot be installed: "
+            _all(fleet.each(lambda node: run_script(node, script, INSTALL_SECONDS, failed), nodes))
+
+
+def _locks(requirements: Path, bases: Mapping[str, Base]) -> Mapping[str, Lock]:
+    """The lock of each node, one for each kind of them. Raises as `bring`."""
+    kinds: dict[tuple[str, Target], list[str]] = {}
+    for name, base in bases.items():
+        kinds.setdefault((base.key, base.target), []).append(name)
+    locks: dict[str, Lock] = {}
+    refused: dict[tuple[type[ClusterError], str], list[str]] = {}
+    for names in kinds.values():
+        try:
+            lock = lock_packages(requirements, bases[names[0]])
+        except ClusterError as problem:
+            # A node with a service is a kind of its own, and most often fails for the same reason.
+            refused.setdefault((type(problem), str(problem)), []).extend(names)
+        else:
+            locks |= dict.fromkeys(names, lock)
+    _all({names[0]: kind(f"{', '.join(names)}: {why}") for (kind, why), names in refused.items()})
+    return locks
+
+
+def _all(results: Mapping[str, T | ClusterError]) -> Mapping[str, T]:
+    """Return what each node gave. Raises the failures as one error, a line each."""
+    failed = [result for result in results.values() if isinstance(result, ClusterError)]
+    if failed:
+        kinds = {type(result) for result in failed}
+        raise (kinds.pop() if len(kinds) == 1 else ClusterError)(
+            "\n".join(map(str, failed))
+        ) from failed[0]
+    return {
+        name: result for name, result in results.items() if not isinstance(result, ClusterError)
+    }
+
+
+def _named(nodes: Sequence[str]) -> str:
+    if len(nodes) < 4:
+        return ", ".join(nodes)
+    return f"{len(nodes)} nodes"
+
+
+def _lacks(node: Connector, key: str) -> bool:
+    return (
+        bool(key)
+        and not node.run(["test", "-e", f"{EXTRAS}/environments/{key}/{COMPLETE}"], root=True).ok
+    )
+
+
+def _has_job(node: Connector) -> bool:
+    return "pscluster-job@" in node.run(JOB_RUNS).text
+
+
+def _prune(node: Connector, key: str) -> None:
+    """Remove old environments, unless a job runs or waits: one that waits holds none yet."""
+    if _has_job(node):
+        return
+    try:
+        run_script(node, prune_extras(key, KEPT), _PRUNE_SECONDS, "old environments stay: ")
+    except RefusedError as refused:
+        say(refused, error=True)

@@ -17,12 +17,11 @@ from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.proven import ProvenAddresses
 from deploy.converge.apply import StepFailedError, StepFailure, apply
-from deploy.converge.change import Change, DeploymentDisplay, Resource
 from deploy.converge.check import Finding
 from deploy.converge.publication import Publication
 from deploy.converge.reachability import unreachable
-from deploy.converge.recap import Recap
-from deploy.converge.rollback_plan import UnfinishedRollback
+from deploy.converge.recap import Recap, UnfinishedRollback
+from deploy.converge.subject import Change, DeploymentDisplay, Resource
 from deploy.converge.survey import Survey, failure_of, survey
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class Desired(ABC):
     def ask(self, node: Connector) -> Any:
         """The facts of one node. Raises ClusterError."""
 
-    def asked(self, names: Sequence[str], phases: Sequence[str]) -> tuple[str, ...]:
+    def nodes_to_ask(self, names: Sequence[str], phases: Sequence[str]) -> tuple[str, ...]:
         """The nodes to look at for these."""
         return tuple(names)
 
@@ -87,17 +86,14 @@ class Desired(ABC):
         """Everything that would make a start fail, and what else is worth knowing."""
 
     def findings(self, answers: Survey[Any]) -> tuple[Finding, ...]:
-        """Return what a deployment has to know before it plans.
-
-        A problem keeps its node out of the run.
-        """
+        """Return what a deployment has to know first; a problem keeps its node out of the run."""
         return ()
 
     def confirmed(self, answers: Survey[Any]) -> "Desired":
         """Return this with the addresses that the nodes have proven in this run."""
         return self
 
-    def said(self, before: "Desired", answers: Survey[Any]) -> tuple[str, ...]:
+    def address_lines(self, before: "Desired", answers: Survey[Any]) -> tuple[str, ...]:
         """Return the lines about addresses, which were `before` the nodes answered."""
         return ()
 
@@ -163,12 +159,14 @@ class Result:
     """The file of the recap."""
 
 
-def look(fleet: Fleet, desired: Desired, request: DeploymentRequest, update: Say) -> DeploymentPlan:
+def survey_and_plan(
+    fleet: Fleet, desired: Desired, request: DeploymentRequest, update: Say
+) -> DeploymentPlan:
     """Survey and plan. `update` gets what takes time."""
-    answers = survey(fleet, desired.ask, desired.asked(request.names, request.phases))
+    answers = survey(fleet, desired.ask, desired.nodes_to_ask(request.names, request.phases))
     opened = desired
     desired = opened.confirmed(answers)
-    addresses = desired.said(opened, answers)
+    addresses = desired.address_lines(opened, answers)
     unfit = dict(answers.lost)
     for finding in desired.findings(answers):
         if finding.level == "problem" and finding.node not in unfit:
@@ -215,13 +213,13 @@ def converge(
     recap = Recap(
         request.action,
         cluster.inventory.cluster,
-        desired.asked(request.names, request.phases),
+        desired.nodes_to_ask(request.names, request.phases),
         request.names,
     )
     kept_as = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{request.action}"
     begun = time.monotonic()
     progress.line("", LOOKING)
-    planned = look(fleet, desired, request, lambda message: progress.line("", message))
+    planned = survey_and_plan(fleet, desired, request, lambda message: progress.line("", message))
     desired.refuse(planned.survey)
     recap.addresses = (*planned.addresses, *cluster.lines_of_nodes_gone)
     inventory = planned.desired.inventory

@@ -1,6 +1,7 @@
 """What the machines of a cluster have to be: the inventory as the resources of all subjects.
 
-Its decisions are pure.
+`examine` has everything about one node that would make a `start` fail there, with what to do about
+it. The decisions are pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,22 +14,178 @@ from deploy.cluster import proven
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
-from deploy.converge.card import clones
-from deploy.converge.change import Resource
-from deploy.converge.check import Finding, data_of
+from deploy.cluster.places import ENVIRONMENTS, publisher, shared_folders
+from deploy.converge.check import MACHINES, Finding, data_of
 from deploy.converge.code import prune, prune_wheels
-from deploy.converge.control_keys import token_of
 from deploy.converge.deployment import PHASES, DeploymentRequest, Desired, Say
-from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.memory_estimate import of_inventory
-from deploy.converge.preflight import examine
+from deploy.converge.hardware import board_findings, clones, has_gpu, memory_findings
+from deploy.converge.machine_facts import (
+    MEGABYTE,
+    MachineFacts,
+    Questions,
+    memory_of_roles,
+)
+from deploy.converge.monitor import token_of
 from deploy.converge.publication import Publication, of_wheelhouse, room_needed
 from deploy.converge.reachability import found_unreached
-from deploy.converge.subject import DRIFT, DeploymentSpec, NodeSpec
+from deploy.converge.subject import DRIFT, DeploymentSpec, Found, NodeSpec, Resource
 from deploy.converge.subjects import SUBJECTS
-from deploy.converge.survey import Survey, machine_facts, survey
+from deploy.converge.survey import PUBLISHED_SECONDS, Survey, machine_facts, survey
+from deploy.release.requirements import PYTHONS
 from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
 from deploy.render import units
+
+ENVIRONMENT_BYTES = 2_800 * MEGABYTE
+"""Free space for an environment: 1.7 GB with its compiled modules, the wheels' copies and
+unpacking, some to live."""
+CUDA_ENVIRONMENT_BYTES = 12_000 * MEGABYTE
+"""Free space for an environment with CUDA's libraries: 3 GB of wheels, twice as much unpacked."""
+RELEASE_BYTES = 100 * MEGABYTE
+
+
+def examine(spec: NodeSpec, facts: MachineFacts) -> tuple[Finding, ...]:
+    """The findings for one node; a problem keeps it out of the run."""
+    findings = [
+        *_system(facts),
+        *_python(facts),
+        *_space(spec, facts),
+        *_shared(spec, facts),
+        *memory_findings(spec, facts),
+        *_network(spec, facts),
+        *(finding for subject in SUBJECTS for finding in subject.check(spec, facts)),
+        *board_findings(facts),
+    ]
+    if not any(level == "problem" for level, _, _ in findings):
+        what = facts.model or f"{facts.os_id} {facts.os_version}"
+        line = (
+            f"{what}, {facts.cores} cores, {facts.memory_bytes // MEGABYTE} MB, Python"
+            f" {facts.python}"
+        )
+        findings.insert(0, ("ok", "node", line))
+    return tuple(
+        Finding(level, f"{spec.name} {subject}", line, spec.name)
+        for level, subject, line in findings
+    )
+
+
+def _system(facts: MachineFacts) -> Found:
+    if facts.machine not in MACHINES:
+        line = (
+            f"the processor runs as {facts.machine}, and TensorFlow has wheels for"
+            f" {' and '.join(MACHINES)} only"
+        )
+        yield "problem", "platform", f"{line}: install a 64-bit Raspberry Pi OS on a Pi 3 or later"
+    elif facts.bits != 64:
+        line = f"a 64-bit kernel ({facts.machine}) under a {facts.bits}-bit system"
+        yield (
+            "problem",
+            "platform",
+            f"{line}: TensorFlow has no 32-bit wheels; install the 64-bit Raspberry Pi OS",
+        )
+    if facts.os_id not in ("debian", "raspbian", "ubuntu"):
+        line = f"{facts.os_id or 'unknown'} {facts.os_version}: deployments know apt and systemd"
+        yield "warning", "system", f"{line}, as Debian, Raspberry Pi OS and Ubuntu have them"
+
+
+def _python(facts: MachineFacts) -> Found:
+    if facts.python is None:
+        yield (
+            "problem",
+            "python",
+            "no /usr/bin/python3 that starts: `sudo apt install --reinstall python3` there",
+        )
+    elif facts.python_version not in PYTHONS:
+        line = (
+            f"/usr/bin/python3 is Python {facts.python}, and TensorFlow 2.21 has wheels for"
+            f" {', '.join(PYTHONS)}"
+        )
+        yield "problem", "python", f"{line}: use Raspberry Pi OS bookworm (3.11) or trixie (3.13)"
+    elif facts.python_bits != 64:
+        yield (
+            "problem",
+            "python",
+            f"a {facts.python_bits}-bit Python: TensorFlow has 64-bit wheels only",
+        )
+
+
+def _space(spec: NodeSpec, facts: MachineFacts) -> Found:
+    installed = spec.environment_key is not None and spec.environment_key in facts.environments
+    leftover = facts.leftover_bytes.get(ENVIRONMENTS, 0)
+    if installed:
+        needed = RELEASE_BYTES
+        leftover = 0
+    elif has_gpu(facts) and spec.inventory.jobs.train.device.kind == "gpu":
+        needed = CUDA_ENVIRONMENT_BYTES
+    else:
+        needed = ENVIRONMENT_BYTES
+    free = facts.disk_free_bytes.get(ENVIRONMENTS, 0) + leftover
+    if free < needed:
+        line = f"{free // MEGABYTE:,} MB are free below /opt, {needed // MEGABYTE:,} MB are needed"
+        yield (
+            "problem",
+            "disk",
+            f"{line}: remove something (`sudo apt clean`), or use a larger card",
+        )
+    elif shared_folders(spec.inventory).server == spec.name and spec.publishes_bytes:
+        yield from _space_of_all(spec, facts, needed, leftover)
+
+
+def _space_of_all(
+    spec: NodeSpec, facts: MachineFacts, environment_bytes: int, leftover: int
+) -> Found:
+    """Check the room for what is published.
+
+    `environment_bytes` are for the node itself, and may have to come from the same disk.
+    """
+    export = shared_folders(spec.inventory).export
+    sent = sum(
+        size for folder, size in facts.leftover_bytes.items() if folder.startswith(f"{export}/")
+    )
+    free = facts.disk_free_bytes.get(export, 0) + sent
+    needed = spec.publishes_bytes
+    also = ""
+    if facts.place(export)[0] == facts.place(ENVIRONMENTS)[0]:
+        free = free + leftover
+        needed = needed + environment_bytes
+        also = " with its own environment on the same disk"
+    if free < needed:
+        line = (
+            f"{free // MEGABYTE:,} MB are free below {export}, {needed // MEGABYTE:,} MB are needed"
+            " for what all nodes"
+        )
+        remedy = "remove something, or choose a folder on a larger disk as `storage.export`"
+        yield "problem", "disk", f"{line} install{also}: {remedy}"
+
+
+def _shared(spec: NodeSpec, facts: MachineFacts) -> Found:
+    if spec.name == publisher(spec.inventory) and not facts.shared_answers:
+        folders = shared_folders(spec.inventory)
+        line = (
+            f"{folders.publish_folder} ({folders.source}) does not answer within"
+            f" {PUBLISHED_SECONDS} s"
+        )
+        yield "problem", "storage", f"{line}: is its server up, and can this node reach it?"
+
+
+def _network(spec: NodeSpec, facts: MachineFacts) -> Found:
+    address = spec.inventory.links[spec.name]
+    interface = spec.inventory.node(spec.name).interface or spec.inventory.interface
+    node_addresses = {
+        address
+        for interface_addresses in facts.addresses.values()
+        for address in interface_addresses
+    }
+    if interface is not None and address not in facts.addresses.get(interface, ()):
+        has = ", ".join(facts.addresses.get(interface, ())) or "no IPv4 address"
+        line = f"{interface} has {has}, and the inventory says {address}"
+        yield "problem", "network", f"{line}: correct the address, or `interface:`"
+    elif address not in node_addresses:
+        line = f"{address} is no address of this node (it has {', '.join(sorted(node_addresses))})"
+        yield (
+            "problem",
+            "network",
+            f"{line}: correct its `address:`; `ssh.address` is where it is logged into",
+        )
 
 
 @dataclass(frozen=True)
@@ -43,7 +200,7 @@ class Machines(DeploymentSpec, Desired):
         """Ask a machine the questions of all subjects."""
         return machine_facts(node, self.questions(node.name))
 
-    def asked(self, names: Sequence[str], phases: Sequence[str]) -> tuple[str, ...]:
+    def nodes_to_ask(self, names: Sequence[str], phases: Sequence[str]) -> tuple[str, ...]:
         """Ask the publisher too before mounts: the storage server has to know a new node first."""
         if "mounts" in phases:
             return tuple(dict.fromkeys((*names, self.publisher)))
@@ -61,13 +218,13 @@ class Machines(DeploymentSpec, Desired):
         }
         return replace(self, inventory=proven.confirmed(self.inventory, addresses))
 
-    def said(self, before: Desired, answers: Survey[MachineFacts]) -> tuple[str, ...]:
+    def address_lines(self, before: Desired, answers: Survey[MachineFacts]) -> tuple[str, ...]:
         """Return the lines about names, and about nodes that the others do not let in."""
         return proven.said(before.inventory, self.inventory, answers.facts)
 
     def findings(self, answers: Survey[MachineFacts]) -> tuple[Finding, ...]:
         """Examine every node that answered; one that is lost is a finding."""
-        memory = of_inventory(
+        memory = memory_of_roles(
             self.inventory, {name: facts.cores for name, facts in answers.facts.items()}
         )
         findings_by_node: dict[str, tuple[Finding, ...]] = {}
@@ -149,7 +306,7 @@ class Machines(DeploymentSpec, Desired):
         findings = (
             *now.findings(answers),
             *now.drifts(answers),
-            *(Finding("warning", "addresses", line) for line in now.said(self, answers)),
+            *(Finding("warning", "addresses", line) for line in now.address_lines(self, answers)),
             *found_unreached(now.inventory, fleet, answers.facts, answers.lost),
         )
         if not any(job in ("train", "cv", "evaluate") for job in self.inventory.jobs.order):

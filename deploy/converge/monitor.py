@@ -1,18 +1,39 @@
-"""The monitor of a node: its Prometheus, what that reads, and that it has read it. Pure."""
+"""The monitor's Prometheus, the node exporters that it reads, and the keys that let it in. Pure.
+
+The cluster's token lies on its coordinator's node, and the key of each role beside it:
+docs/control.md says what they open. systemd hands them to the units, so that no account reads them.
+"""
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from deploy.cluster.places import MONITOR_ACCOUNT, account_numbers
+from core.control.client import key_of
+from core.control.own_state import is_token
+from deploy.cluster.places import CONTROL_KEYS, CONTROL_TOKEN, MONITOR_ACCOUNT, account_numbers
 from deploy.common.command_line import quoted
-from deploy.converge.change import Change, Resource, Shell, Upload
-from deploy.converge.control_keys import SecretFile, kept
-from deploy.converge.listening import until_it_listens
 from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.resources import Absent, Folder, Masked, RunningUnit, UnitFiles, all_written
-from deploy.converge.subject import DeploymentSpec, Found, NodeSpec, Subject
+from deploy.converge.resources import (
+    Absent,
+    Folder,
+    Masked,
+    RunningUnit,
+    UnitFiles,
+    all_written,
+    until_it_listens,
+)
+from deploy.converge.subject import (
+    Change,
+    DeploymentSpec,
+    Found,
+    NodeSpec,
+    Resource,
+    Shell,
+    Subject,
+    Upload,
+)
 from deploy.monitor.files import (
     PASSWORD,
     READY,
@@ -22,6 +43,114 @@ from deploy.monitor.files import (
     web_configuration,
 )
 from deploy.render import units
+from deploy.render.network import NODE_EXPORTER_PORT
+from deploy.render.units import NODE_EXPORTER as PACKAGE
+from deploy.rooted.commands import make_folder
+
+if TYPE_CHECKING:
+    from core.inventory import Inventory, Task
+
+
+UNIT = f"{PACKAGE}.service"
+
+
+def _exporter_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
+    holder = facts.listening.get(NODE_EXPORTER_PORT)
+    if not spec.inventory.deployment.node_exporter or holder is None:
+        return
+    unit = facts.unit(UNIT)
+    if unit is None or not holder.startswith(f"process {unit.pid} "):
+        line = f"port {NODE_EXPORTER_PORT} of the node exporter is taken by {holder}"
+        yield "problem", "port", f"{line}: stop it, or set `deployment.node_exporter: false`"
+
+
+def _exporter_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+    if not spec.inventory.deployment.node_exporter:
+        return ()
+    return (RunningUnit(UNIT, until=until_it_listens(UNIT, NODE_EXPORTER_PORT)),)
+
+
+def _exporter_questions(spec: DeploymentSpec, node: str) -> Questions:
+    return Questions(units=(UNIT,), packages=(PACKAGE,))
+
+
+NODE_EXPORTER = Subject(
+    "node exporter",
+    "services",
+    check=_exporter_findings,
+    resources=_exporter_resources,
+    questions=_exporter_questions,
+)
+
+
+MODE = 0o600
+
+
+@dataclass(frozen=True)
+class SecretFile:
+    """A file that its owner alone reads, and that no plan shows."""
+
+    path: str
+    content: str
+    owner: str = "root"
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Write it unless content, owner and mode are as wanted."""
+        text = f"{self.content}\n".encode()
+        now = facts.files.get(self.path)
+        if now is not None and (now.content, now.mode, now.owner) == (text, MODE, self.owner):
+            return ()
+        if now is None:
+            action = "create"
+        else:
+            action = "change"
+        folder = self.path.rpartition("/")[0]
+        steps = (
+            Shell(f"make {folder}", quoted(*make_folder(folder))),
+            Upload(f"write {self.path}", text, self.path, MODE, self.owner),
+        )
+        return (Change("file", self.path, action, f"a secret, for {self.owner} alone", steps),)
+
+
+def key_path(task: "Task") -> str:
+    """Return where the key of a role lies on its node."""
+    return f"{CONTROL_KEYS}/{task.role}-{task.index}"
+
+
+def secret_paths(tasks: Sequence["Task"], coordinates: bool) -> tuple[str, ...]:
+    """Return the secrets of a node with these roles."""
+    key_paths = tuple(map(key_path, tasks))
+    if coordinates:
+        return (CONTROL_TOKEN, *key_paths)
+    return key_paths
+
+
+def secret_at(facts: MachineFacts, path: str) -> str | None:
+    """Return the secret that a node has at `path`; None where it has none."""
+    file = facts.files.get(path)
+    if file is None or file.content is None:
+        return None
+    text = file.content.decode("ascii", errors="replace").strip()
+    if is_token(text):
+        return text
+    return None
+
+
+def token_of(inventory: "Inventory", facts: Mapping[str, MachineFacts]) -> str | None:
+    """Return the token that the coordinator's node has, or a new one.
+
+    It is None where that node takes no part: then the others keep what they have.
+    """
+    coordinator = inventory.of_role("coordinator")[0].node
+    if coordinator not in facts:
+        return None
+    return secret_at(facts[coordinator], CONTROL_TOKEN) or secrets.token_hex(32)
+
+
+def key_for(task: "Task", token: str | None, facts: MachineFacts) -> str | None:
+    """Return the key that a role has to have; without a token the one that it has."""
+    return key_of(token, task.name) or secret_at(facts, key_path(task))
+
 
 MONITOR_READ_MARK = f"{units.MONITOR_FOLDER}/read"
 """The SHA-256 of the texts that a running Prometheus has read."""
@@ -75,7 +204,7 @@ class MonitorFiles:
         )
 
 
-def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _monitor_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
     if spec.monitor is None:
         return
     cluster_unit = facts.unit(units.MONITOR_UNIT)
@@ -110,7 +239,7 @@ def _package(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[R
     return (Masked((units.MONITOR_PACKAGE_UNIT,), "the cluster runs it from a unit of its own"),)
 
 
-def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+def _monitor_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
     """Return the monitor's folders, files and unit; on other nodes they have to be absent.
 
     A unit there goes with all units that are not wanted any more.
@@ -119,7 +248,7 @@ def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence
         return (Absent(units.MONITOR_FOLDER),)
     path = units.unit_path(units.MONITOR_UNIT)
     unit = units.monitor_unit(spec.inventory, "memory" in facts.controllers)
-    password = kept(facts, MONITOR_PASSWORD) or secrets.token_hex(32)
+    password = secret_at(facts, MONITOR_PASSWORD) or secrets.token_hex(32)
     seconds = units.MONITOR_START_SECONDS + 30.0
     return (
         Folder(units.MONITOR_FOLDER),
@@ -149,7 +278,7 @@ def _files(spec: DeploymentSpec, password: str = "") -> tuple[tuple[str, str], .
     return tuple((f"{units.MONITOR_FOLDER}/{name}", text) for name, text in texts.items())
 
 
-def _questions(spec: DeploymentSpec, node: str) -> Questions:
+def _monitor_questions(spec: DeploymentSpec, node: str) -> Questions:
     packages = (units.MONITOR_PACKAGE,)
     if not spec.watches(node):
         return Questions(packages=packages)
@@ -161,4 +290,10 @@ def _questions(spec: DeploymentSpec, node: str) -> Questions:
 
 
 MONITOR_PACKAGE = Subject("monitor package", "prepare", resources=_package)
-MONITOR = Subject("monitor", "monitor", check=_check, resources=_resources, questions=_questions)
+MONITOR = Subject(
+    "monitor",
+    "monitor",
+    check=_monitor_findings,
+    resources=_monitor_resources,
+    questions=_monitor_questions,
+)

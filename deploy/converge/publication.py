@@ -19,16 +19,22 @@ from deploy.common.command_line import shell
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.common.waiting import waiting_for
 from deploy.converge.apply import apply
-from deploy.converge.change import Change, Publish, PublishedFile, Resource, Shell
 from deploy.converge.check import data_of
-from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.memory_estimate import MEGABYTE
-from deploy.converge.subject import DeploymentSpec, Subject
+from deploy.converge.machine_facts import MEGABYTE, MachineFacts, Questions
+from deploy.converge.subject import (
+    Change,
+    DeploymentSpec,
+    Publish,
+    PublishedFile,
+    Resource,
+    Shell,
+    Subject,
+)
 from deploy.jobs.apps import reads_its_data
 from deploy.jobs.request import needs_data
-from deploy.release.hashes import parse_sums
+from deploy.release.requirements import parse_sums
 from deploy.release.scripts import script
-from deploy.rooted.commands import PYTHON, file_program, listed
+from deploy.rooted.commands import PYTHON, file_list, file_program
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
@@ -161,7 +167,7 @@ def copy_data(publication: Publication, published_folder: str) -> str:
     The storage server is not trusted: of its folder only plain files are taken, and only those that
     were published.
     """
-    files = listed((file.name, file.sha256, file.size_bytes) for file in publication.files)
+    files = file_list((file.name, file.sha256, file.size_bytes) for file in publication.files)
     program = {"files": files, "python": PYTHON, "program": file_program()}
     return script(
         "converge/copy.sh", root=DATA, key=publication.key, seen=published_folder, **program

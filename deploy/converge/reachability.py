@@ -16,7 +16,7 @@ from deploy.converge.apply import StepFailure
 from deploy.converge.check import Finding
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.subject import DeploymentSpec, Found, NodeAnswer, NodeSpec, Subject
-from deploy.render import firewall
+from deploy.render.network import NFS_PORT, NODE_EXPORTER_PORT, firewall_mark
 from deploy.rooted.commands import PYTHON
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Unreached:
 
 def needs_of(inventory: "Inventory", node: str) -> tuple[RequiredPort, ...]:
     """Return what a node needs: servers, the shared folder, roles it coordinates or watches."""
-    needs = [*_of_worker(inventory, node), *_of_storage(inventory, node)]
+    needs = [*_ports_of_worker(inventory, node), *_ports_of_storage(inventory, node)]
     if any(task.node == node for task in inventory.of_role("coordinator")):
         for task in kept_tasks(inventory):
             needs.append(RequiredPort(node, task.name, task.host, task.port, task.node, task.node))
@@ -89,36 +89,34 @@ def needs_of(inventory: "Inventory", node: str) -> tuple[RequiredPort, ...]:
                 RequiredPort(node, task.name, task.host, task.metrics_port, task.node, task.node)
             )
     if node == inventory.monitor_node:
-        needs += _of_monitor(inventory, node)
+        needs += _ports_of_monitor(inventory, node)
     of_port = {(need.host, need.port): need for need in reversed(needs)}
     return tuple(need for need in needs if of_port[need.host, need.port] is need)
 
 
-def _of_worker(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
+def _ports_of_worker(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
     if any(task.node == node for task in inventory.of_role("worker")):
         for task in inventory.of_role("ps"):
             yield RequiredPort(node, task.name, task.host, task.port, task.node, node)
 
 
-def _of_storage(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
+def _ports_of_storage(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
     if inventory.storage is None:
         return
     folders = shared_folders(inventory)
     if folders.server != node:
         host = folders.source.partition(":")[0]
-        yield RequiredPort(node, "the shared folder", host, firewall.NFS_PORT, folders.server, node)
+        yield RequiredPort(node, "the shared folder", host, NFS_PORT, folders.server, node)
 
 
-def _of_monitor(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
+def _ports_of_monitor(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
     for task in inventory.tasks():
         yield RequiredPort(
             node, f"metrics of {task.name}", task.host, task.metrics_port, task.node, ""
         )
     if inventory.deployment.node_exporter:
         for name, host in inventory.hosts.items():
-            yield RequiredPort(
-                node, f"node exporter of {name}", host, firewall.NODE_EXPORTER_PORT, name, ""
-            )
+            yield RequiredPort(node, f"node exporter of {name}", host, NODE_EXPORTER_PORT, name, "")
 
 
 def unreached_by(inventory: "Inventory", node: Connector) -> tuple[Unreached, ...]:
@@ -267,7 +265,7 @@ def _counts(
     facts = facts_by_node.get(provider)
     if facts is None:  # its own silence is said already, or it was not asked
         return provider not in lost and unreached.reason != REFUSED
-    if facts.firewall not in (None, firewall.mark_of(inventory, provider)):
+    if facts.firewall not in (None, firewall_mark(inventory, provider)):
         return False
     return unreached.reason != REFUSED or unreached.need.port in facts.listening
 
@@ -281,7 +279,7 @@ def _script(questions: Questions) -> str:
     )
 
 
-def _read(answer: NodeAnswer) -> Mapping[str, object]:
+def _reachability_facts(answer: NodeAnswer) -> Mapping[str, object]:
     sources: dict[str, str] = {}
     for line in answer.sections.get("routes", "").splitlines():
         fields = line.split()
@@ -321,4 +319,6 @@ def _questions(spec: DeploymentSpec, node: str) -> Questions:
     )
 
 
-REACHABILITY = Subject("reachability", "services", _script, _read, _check, questions=_questions)
+REACHABILITY = Subject(
+    "reachability", "services", _script, _reachability_facts, _check, questions=_questions
+)

@@ -1,28 +1,255 @@
-"""The roles of a node: their units, the units that are no longer wanted, their ports. Pure."""
+"""The roles of a node and its firewall: units, those no longer wanted, ports and who reaches them.
+
+The way in stays open: rules that shut the operator out are undone. Pure.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deploy.cluster.places import CONTROL_TOKEN, ROLE_ACCOUNT, UNIT_FOLDER, account_numbers
 from deploy.common.command_line import quoted
-from deploy.converge.change import Resource, Shell
-from deploy.converge.control_keys import SecretFile, kept, key_for, key_path, paths
-from deploy.converge.firewall import FIREWALL_UNIT_PATH
+from deploy.common.texts import filled
 from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.converge.monitor import SecretFile, key_for, key_path, secret_at, secret_paths
 from deploy.converge.resources import RELOAD, Absent, RunningUnit, UnitFiles
-from deploy.converge.subject import DRIFT, DeploymentSpec, Found, NodeSpec, Subject
+from deploy.converge.subject import (
+    DRIFT,
+    Change,
+    DeploymentSpec,
+    Found,
+    NodeAnswer,
+    NodeSpec,
+    Reconnect,
+    Resource,
+    Shell,
+    Subject,
+    Upload,
+    text_diff,
+)
 from deploy.converge.wireguard import UNIT_PATH as TUNNEL_UNIT_PATH
 from deploy.render import units
+from deploy.render.network import (
+    FIREWALL_UNIT,
+    NFS_PORT,
+    NODE_EXPORTER_PORT,
+    RULES_PATH,
+    TABLE,
+    closed_ports,
+    firewall_mark,
+    firewall_unit,
+    loaded_mark,
+    ruleset,
+)
+from deploy.rooted.commands import make_folder
 
 if TYPE_CHECKING:
-    from core.inventory import Task
+    from core.inventory import Inventory, Task
+
+
+FIREWALL_UNIT_PATH = f"{UNIT_FOLDER}/{FIREWALL_UNIT}"
+ROLLBACK_SECONDS = 60
+LOADED = f"{RULES_PATH}.loaded"
+"""The digest of what nft listed right after our rules were loaded."""
+CHANGED = "changed"
+"""The mark in place of the rules' hash, where nft lists others than it did then."""
+
+
+def _undo_firewall() -> str:
+    return f"""\
+systemctl stop pscluster-firewall-undo.timer 2>/dev/null
+nft delete table inet {TABLE} 2>/dev/null
+rm -f /run/pscluster-firewall.before
+"""
+
+
+def _firewall_script(questions: Questions) -> str:
+    return f"""\
+section firewall
+listed=$(nft -s list table inet {TABLE} 2>/dev/null) &&
+    if [ "$(printf '%s\\n' "$listed" | sha256sum)" = "$(cat {LOADED} 2>/dev/null)" ]; then
+        printf '%s\\n' "$listed" | grep -o 'pscluster [0-9a-f]*'
+    else
+        echo {CHANGED}
+    fi
+"""
+
+
+def _firewall_facts(answer: NodeAnswer) -> Mapping[str, object]:
+    fields = answer.sections["firewall"].split()
+    return {"firewall": fields[-1] if fields else None}
+
+
+def _firewall_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
+    """Check who listens here: the port of a login may be another machine's, which forwards it."""
+    inventory = spec.inventory
+    ways = _ways(inventory, spec.name, facts)
+    if inventory.deployment.firewall and ways and ways <= closed_ports(inventory, spec.name):
+        ports = ", ".join(map(str, sorted(ways)))
+        line = (
+            f"the SSH server listens on port {ports} alone, which the firewall will close to all"
+            " but the nodes"
+        )
+        yield (
+            "problem",
+            "ssh",
+            f"{line}: give the cluster's processes other ports (`ports`), or sshd another",
+        )
+
+    for closed in closed_to_others(inventory, spec.name, facts):
+        remedy = (
+            "give the cluster's processes other ports (`ports`), or the owner's process another"
+        )
+        yield (
+            "warning",
+            "firewall",
+            f"a start closes {closed} to all but the inventory's nodes: {remedy}",
+        )
+
+
+def closed_to_others(inventory: "Inventory", node: str, facts: MachineFacts) -> tuple[str, ...]:
+    """Return the ports that the table would close and that other programs than ours listen on.
+
+    The ports of the node's own roles are not among them: where another process has one, the node is
+    refused.
+    """
+    if not inventory.deployment.firewall or facts.firewall == firewall_mark(inventory, node):
+        return ()
+    accounts = {facts.users[name][0] for name in account_numbers(inventory) if name in facts.users}
+    exempt_ports = {port for port, uid in facts.listening_uids.items() if uid in accounts}
+    # The findings of these say more.
+    exempt_ports |= {NFS_PORT} | _ways(inventory, node, facts) | _own_ports(inventory, node)
+    if inventory.deployment.node_exporter and facts.firewall is not None:
+        exempt_ports.add(NODE_EXPORTER_PORT)  # a table of ours closes it already
+    closed = sorted((closed_ports(inventory, node) & facts.listening.keys()) - exempt_ports)
+    return tuple(f"port {port} of {facts.listening[port]}" for port in closed)
+
+
+def _ways(inventory: "Inventory", node: str, facts: MachineFacts) -> set[int]:
+    """Return the ports of the SSH server, which root has.
+
+    With socket activation it is systemd that listens.
+    """
+    ssh_port = inventory.node(node).ssh.port or inventory.ssh.port
+    return {
+        port
+        for port, holder in facts.listening.items()
+        if facts.listening_uids.get(port, 0) == 0
+        and ("(sshd" in holder or ("(systemd" in holder and port == ssh_port))
+    }
+
+
+def _own_ports(inventory: "Inventory", node: str) -> set[int]:
+    """Return the ports of the node's own roles."""
+    ports = {
+        port
+        for task in inventory.tasks()
+        if task.node == node
+        for port in (task.port, task.metrics_port)
+    }
+    if inventory.monitor_node == node:
+        ports.add(inventory.monitor.port)
+    if node in inventory.service_nodes:
+        ports |= {inventory.service.port, inventory.service.metrics_port}
+    return ports
+
+
+@dataclass(frozen=True)
+class Firewall:
+    """The nftables table.
+
+    Should the new rules keep us out, the old ones come back after a minute by themselves.
+    """
+
+    rules: str
+    closes: tuple[str, ...] = ()
+    """The ports that it closes of others than the cluster."""
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Load and keep the rules, unless those very rules are loaded and kept."""
+        now = facts.files.get(RULES_PATH)
+        if now is None:
+            before = None
+        else:
+            before = now.content
+        if before == self.rules.encode() and facts.firewall == loaded_mark(self.rules):
+            return ()
+        trial = f"{RULES_PATH}.trial"
+        load = filled(
+            "converge/firewall_load.sh",
+            trial=trial,
+            TABLE=TABLE,
+            rollback_seconds=ROLLBACK_SECONDS,
+        )
+        keep = (
+            f"systemctl stop pscluster-firewall-undo.timer; mv -f {trial} {RULES_PATH}; "
+            f"mv -f {trial}.loaded {LOADED}; rm -f /run/pscluster-firewall.before"
+        )
+        steps = (
+            Shell("make /etc/pscluster", quoted(*make_folder("/etc/pscluster"))),
+            Upload("write the new rules", self.rules.encode(), trial),
+            Shell(
+                "load the new rules, to be undone in a minute",
+                load,
+                hint=f"nft refuses them: `sudo nft -c -f {trial}` there says why",
+            ),
+            Reconnect("log in again through the new rules"),
+            Shell("keep the new rules", keep),
+        )
+        detail = "only the inventory's addresses reach the cluster's ports"
+        if self.closes:
+            detail += f"; it also closes {', '.join(self.closes)} to all others"
+        diff = text_diff(RULES_PATH, before, self.rules.encode())
+        return (
+            Change(
+                "firewall",
+                TABLE,
+                "create" if now is None else "change",
+                detail,
+                steps,
+                diff,
+            ),
+        )
+
+
+def _firewall_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+    if not spec.inventory.deployment.firewall:
+        off = Shell(
+            "take the firewall down",
+            f"systemctl disable --now {FIREWALL_UNIT} 2>/dev/null || :",
+        )
+        gone = Shell("drop its table", f"nft delete table inet {TABLE} 2>/dev/null || :")
+        return (Absent(FIREWALL_UNIT_PATH, before=(off, gone)), Absent(RULES_PATH))
+    rules = ruleset(spec.inventory, node)
+    return (
+        Firewall(rules, closed_to_others(spec.inventory, node, facts)),
+        UnitFiles(((FIREWALL_UNIT_PATH, firewall_unit()),)),
+        RunningUnit(FIREWALL_UNIT),
+    )
+
+
+def _firewall_questions(spec: DeploymentSpec, node: str) -> Questions:
+    return Questions(units=(FIREWALL_UNIT,), packages=("nftables",))
+
+
+FIREWALL = Subject(
+    "firewall",
+    "firewall",
+    _firewall_script,
+    _firewall_facts,
+    _firewall_findings,
+    _firewall_resources,
+    _undo_firewall,
+    _firewall_questions,
+)
+
 
 ADDRESSES_PATH = f"{UNIT_FOLDER}/pscluster-.service.d/10-addresses.conf"
 SLICE_PATH = f"{UNIT_FOLDER}/pscluster.slice"
 
 
-def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _role_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
     yield from _foreign_files(facts)
     own_ports = _ports_of_our_units(facts)
     for task in spec.tasks:
@@ -80,7 +307,7 @@ def _ports_of_our_units(facts: MachineFacts) -> set[int]:
     }
 
 
-def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+def _role_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
     tasks = spec.tasks(node)
     keys = {task: key_for(task, spec.token, facts) for task in tasks}
     texts = {
@@ -91,7 +318,7 @@ def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence
     }
     token = None
     if spec.coordinates(node):
-        token = spec.token or kept(facts, CONTROL_TOKEN)
+        token = spec.token or secret_at(facts, CONTROL_TOKEN)
     files = {
         **texts,
         SLICE_PATH: units.slice_unit("memory" in facts.controllers),
@@ -142,10 +369,12 @@ def _stale_units(facts: MachineFacts, expected_paths: set[str]) -> list[Absent]:
     return removals
 
 
-def _questions(spec: DeploymentSpec, node: str) -> Questions:
+def _role_questions(spec: DeploymentSpec, node: str) -> Questions:
     names = [units.unit_name(task) for task in spec.tasks(node)]
-    secret = paths(spec.tasks(node), spec.coordinates(node))
+    secret = secret_paths(spec.tasks(node), spec.coordinates(node))
     return Questions(files=(ADDRESSES_PATH, *secret), units=tuple(names))
 
 
-ROLES = Subject("roles", "services", check=_check, resources=_resources, questions=_questions)
+ROLES = Subject(
+    "roles", "services", check=_role_findings, resources=_role_resources, questions=_role_questions
+)

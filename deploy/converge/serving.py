@@ -18,11 +18,18 @@ from deploy.cluster.places import (
 )
 from deploy.common.command_line import quoted
 from deploy.converge.apply import by_hand
-from deploy.converge.change import Change, Resource, Shell
-from deploy.converge.listening import OWNER
 from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.resources import Folder, RunningUnit, UnitFiles
-from deploy.converge.subject import DeploymentSpec, Found, NodeAnswer, NodeSpec, Subject
+from deploy.converge.resources import OWNER, Folder, RunningUnit, UnitFiles
+from deploy.converge.subject import (
+    Change,
+    DeploymentSpec,
+    Found,
+    NodeAnswer,
+    NodeSpec,
+    Resource,
+    Shell,
+    Subject,
+)
 from deploy.render.units import SERVICE_DATA, SERVICE_UNIT, service_unit, unit_path
 from deploy.rooted.commands import PYTHON
 
@@ -197,7 +204,7 @@ section certificate
 """
 
 
-def _read(answer: NodeAnswer) -> Mapping[str, object]:
+def _service_facts(answer: NodeAnswer) -> Mapping[str, object]:
     return {"certificate": answer.sections.get("certificate", "").strip()}
 
 
@@ -284,7 +291,7 @@ SERVICE = Subject(
     "service",
     "service",
     _script,
-    _read,
+    _service_facts,
     check=_check,
     resources=_resources,
     questions=_questions,

@@ -1,7 +1,4 @@
-"""The storage server: its exports and settings, its disk, and what its owner exports from it.
-
-Pure.
-"""
+"""The storage server's exports, settings and disk, and the folders of ours on each node. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,23 +6,39 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from deploy.cluster.places import (
+    ACCOUNT_HOME,
+    CONFIGURATION,
+    CURRENT,
+    DATA,
     DEPLOY_STATE,
+    ENVIRONMENTS,
     JOB_ACCOUNT,
+    RELEASES,
     ROOT,
     STATE,
     SharedFolders,
     shared_folders,
 )
 from deploy.common.command_line import quoted
-from deploy.converge.change import Change, Resource, Shell
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.resources import File, Folder, Masked, RunningUnit, written
-from deploy.converge.subject import DRIFT, DeploymentSpec, Found, NodeSpec, Subject
-from deploy.render import firewall, storage
-from deploy.rooted.commands import write_file
+from deploy.converge.subject import (
+    DRIFT,
+    Change,
+    DeploymentSpec,
+    Found,
+    NodeSpec,
+    Resource,
+    Shell,
+    Subject,
+)
+from deploy.render import storage
+from deploy.render.network import firewall_mark
+from deploy.rooted.commands import make_folder, write_file
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
+
 
 NOTE = f"{DEPLOY_STATE}/storage"
 """The exported folder and the mark that lay in it at the first start: a disk that is missing has no
@@ -200,7 +213,7 @@ def _holds(point: str, path: str) -> bool:
     return point != "/" and PurePosixPath(path).is_relative_to(point)
 
 
-def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _storage_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
     inventory = spec.inventory
     yield from (("problem", "storage", line) for line in disk_trouble(inventory, spec.name, facts))
     if inventory.storage is None or inventory.storage.server != spec.name:
@@ -217,7 +230,7 @@ def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
     changes = []
     if settings is None or settings.content != storage.server_settings(inventory).encode():
         changes.append("by NFS 4 alone, without rpcbind")
-    if inventory.deployment.firewall and facts.firewall != firewall.mark_of(inventory, spec.name):
+    if inventory.deployment.firewall and facts.firewall != firewall_mark(inventory, spec.name):
         changes.append("by the inventory's nodes alone (port 2049)")
     mounted = sorted(point for point, mount in facts.mounts.items() if mount.kind == "nfs")
     if mounted and any(
@@ -258,7 +271,7 @@ def _nfs_server(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequenc
     )
 
 
-def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+def _storage_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
     if not spec.stores(node):
         return ()
     export = spec.folders.export
@@ -273,7 +286,7 @@ def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence
     )
 
 
-def _questions(spec: DeploymentSpec, node: str) -> Questions:
+def _storage_questions(spec: DeploymentSpec, node: str) -> Questions:
     folders = spec.folders
     questions = Questions(
         files=(storage.EXPORTS_PATH, storage.SETTINGS_PATH),
@@ -294,4 +307,92 @@ def _questions(spec: DeploymentSpec, node: str) -> Questions:
 
 
 NFS_SERVER = Subject("NFS server", "prepare", resources=_nfs_server)
-STORAGE = Subject("storage", "storage", check=_check, resources=_resources, questions=_questions)
+STORAGE = Subject(
+    "storage",
+    "storage",
+    check=_storage_findings,
+    resources=_storage_resources,
+    questions=_storage_questions,
+)
+
+
+HOME = f"{STATE}/{ACCOUNT_HOME}"
+JOBS = f"{STATE}/jobs"
+NOTED = f"{DEPLOY_STATE}/folders"
+_FOLDERS = (ROOT, DATA, ENVIRONMENTS, RELEASES, STATE, HOME, JOBS, CONFIGURATION, DEPLOY_STATE)
+
+
+@dataclass(frozen=True)
+class NotedFolders:
+    """Which of the folders that a deployment makes were not there before it, for `reset`."""
+
+    folders: tuple[str, ...]
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Note those that are missing now, unless these very folders were looked at before."""
+        path = NOTED
+        mark = f"# {' '.join(self.folders)}"
+        now = facts.files.get(path)
+        if (
+            now is not None
+            and now.content is not None
+            and mark in now.content.decode().splitlines()
+        ):
+            return ()
+        script = (
+            f"set -e; {quoted(*make_folder(DEPLOY_STATE, 0o700))}; "
+            f"{{ echo {quoted(mark)}; for folder in {quoted(*self.folders)}; do "
+            f'[ -d "$folder" ] || echo "$folder"; done; }} >>{path}; [ -e /etc/fstab ] || touch'
+            f" {DEPLOY_STATE}/no-fstab"
+        )
+        steps = (Shell("note which folders are there", script),)
+        return (Change("file", path, "create", "what `reset` has to know", steps),)
+
+
+def _made_folders(spec: DeploymentSpec, node: str) -> tuple[str, ...]:
+    folders = spec.folders
+    ends = [f"{folders.mount}/shared"]
+    of_server = []
+    if spec.stores(node):
+        ends.append(f"{folders.export}/shared")
+        of_server = ["/etc/exports.d", "/etc/nfs.conf.d"]
+    parents = [str(parent) for end in ends for parent in PurePosixPath(end).parents]
+    return (*dict.fromkeys(path for path in parents if path != "/"), *of_server)
+
+
+def _notes(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+    return (NotedFolders(_made_folders(spec, node)),)
+
+
+def _folders(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+    folders = [Folder(path) for path in (ROOT, ENVIRONMENTS, RELEASES, CONFIGURATION)]
+    folders.append(Folder(DEPLOY_STATE, mode=0o700))
+    # Root's, with folders of the account below: the account cannot put anything in the place of
+    # one.
+    folders.append(Folder(STATE))
+    folders.append(Folder(HOME, mode=0o750, owner=JOB_ACCOUNT))
+    # Before the roles start: a cage shows a folder alone that is there.
+    folders.append(Folder(DATA))
+    if spec.runs_jobs(node):
+        folders.append(Folder(JOBS))
+    return folders
+
+
+def _folder_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
+    export = shared_folders(spec.inventory).export
+    for path in (*_FOLDERS, export, *(f"{export}/{part}" for part in PARTS)):
+        file = facts.files.get(path)
+        if file is not None and file.kind == "link":
+            remedy = f"mount that there: `{file.target} {path} none bind 0 0` in /etc/fstab"
+            line = f"{path} is a link to {file.target}, not a folder: name that in the inventory"
+            yield "problem", "folder", f"{line}, or remove the link and {remedy}"
+
+
+def _folder_questions(spec: DeploymentSpec, node: str) -> Questions:
+    return Questions(files=(*_FOLDERS, CURRENT, NOTED), space=(ENVIRONMENTS,))
+
+
+NOTED_FOLDERS = Subject("noted folders", "prepare", resources=_notes)
+FOLDERS = Subject(
+    "folders", "prepare", check=_folder_findings, resources=_folders, questions=_folder_questions
+)

@@ -5,23 +5,22 @@ from typing import TYPE_CHECKING
 from deploy.cluster import places
 from deploy.cluster.places import shared_folders
 from deploy.common.texts import Inline, filled
-from deploy.converge.accounts import NODE_ACCOUNTS
-from deploy.converge.cage import CAGE
-from deploy.converge.card import CARD
-from deploy.converge.clock import CLOCK
 from deploy.converge.code import CODE
-from deploy.converge.devices import DEVICES
-from deploy.converge.firewall import FIREWALL
-from deploy.converge.folders import FOLDERS, NOTED_FOLDERS
-from deploy.converge.monitor import MONITOR, MONITOR_PACKAGE
-from deploy.converge.mounts import FSTAB_BEGIN, FSTAB_END, MOUNTS, WITHOUT_OURS
-from deploy.converge.node_exporter import NODE_EXPORTER
-from deploy.converge.packages import PACKAGES
+from deploy.converge.debian import (
+    FSTAB_BEGIN,
+    FSTAB_END,
+    MOUNTS,
+    NODE_ACCOUNTS,
+    PACKAGES,
+    WITHOUT_OURS,
+)
+from deploy.converge.hardware import CAGE, CARD, CLOCK, DEVICES
+from deploy.converge.monitor import MONITOR, MONITOR_PACKAGE, NODE_EXPORTER
 from deploy.converge.publication import DATA_SETS, PUBLICATIONS
 from deploy.converge.reachability import REACHABILITY
-from deploy.converge.roles import ROLES
+from deploy.converge.roles import FIREWALL, ROLES
 from deploy.converge.serving import SERVICE
-from deploy.converge.storage import NFS_SERVER, STORAGE, mark_of
+from deploy.converge.storage import FOLDERS, NFS_SERVER, NOTED_FOLDERS, STORAGE, mark_of
 from deploy.converge.wireguard import KEYS, TUNNEL, TUNNEL_END
 from deploy.render import storage
 

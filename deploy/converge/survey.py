@@ -11,14 +11,14 @@ from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
 from core.ground.errors import ClusterError
+from core.ground.parcel import is_plain_file
 from deploy.cluster import places
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.common.texts import Inline, filled
-from deploy.converge.apply import StepFailedError, StepFailure
+from deploy.converge.apply import StepFailedError, StepFailure, no_root
 from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, Questions, UnitFact
 from deploy.converge.subject import NodeAnswer
-from deploy.converge.sudo import no_root
 
 FACTS_SECONDS = 90.0
 """The time for one question; a Pi 3 that is busy training answers within ten."""
@@ -291,8 +291,7 @@ def _files(text: str) -> dict[str, FileFact]:
         return files
     with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
         for member in archive:
-            # A sparse file of some bytes here could be terabytes when it is read.
-            if member.isreg() and not member.issparse():
+            if is_plain_file(member):
                 stream = archive.extractfile(member)
             else:
                 stream = None

@@ -21,11 +21,11 @@ from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.command_line import command
 from deploy.common.state_folder import StateFolder
-from deploy.converge.change import Call, Change, DeploymentDisplay, Resource
 from deploy.converge.check import Finding, check_node, gather, guard_of, open_to_accounts
 from deploy.converge.deployment import Desired
-from deploy.converge.devices import device_findings, devices_here
-from deploy.converge.memory_estimate import of_inventory
+from deploy.converge.hardware import device_findings, devices_here
+from deploy.converge.machine_facts import memory_of_roles
+from deploy.converge.subject import Call, Change, DeploymentDisplay, Resource
 from deploy.converge.survey import Survey
 from deploy.supervisor.services import Supervised
 
@@ -246,7 +246,7 @@ class ThisMachine(Desired):
             if port is not None
         ]
         facts = gather(next(iter(fleet.nodes.values())), ports, self.inventory)
-        memory = of_inventory(
+        memory = memory_of_roles(
             self.inventory, {node.name: facts.cores for node in self.inventory.nodes}
         )
         job = held_by(StateFolder.of(self.inventory.path, self.inventory.cluster).job_lock)

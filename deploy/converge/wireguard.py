@@ -11,36 +11,63 @@ from ipaddress import IPv4Interface, IPv4Network
 from deploy.cluster.places import UNIT_FOLDER
 from deploy.cluster.tunnel_keys import IN_CLEAR, TunnelKeys, changed, is_key
 from deploy.common.command_line import quoted
-from deploy.converge.change import Call, Change, DeploymentDisplay, Learn, Resource, Shell, Upload
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.resources import Absent, File, Folder, RunningUnit, UnitFiles
-from deploy.converge.subject import DeploymentSpec, Found, NodeAnswer, NodeSpec, Subject
-from deploy.render import firewall, wireguard
-from deploy.render.wireguard import APPLY, FOLDER, INTERFACE, MODULE, PEERS, PRIVATE, UNIT
+from deploy.converge.subject import (
+    Call,
+    Change,
+    DeploymentDisplay,
+    DeploymentSpec,
+    Found,
+    Learn,
+    NodeAnswer,
+    NodeSpec,
+    Resource,
+    Shell,
+    Subject,
+    Upload,
+)
+from deploy.render.network import (
+    IN_THE_KERNEL,
+    IN_USER_SPACE,
+    NFS_PORT,
+    PEERS_PATH,
+    PRIVATE_KEY,
+    TABLE,
+    TUNNEL_FOLDER,
+    TUNNEL_INTERFACE,
+    TUNNEL_MODULE,
+    TUNNEL_SCRIPT,
+    TUNNEL_UNIT,
+    firewall_mark,
+    tunnel_peers,
+    tunnel_script,
+    tunnel_unit,
+)
 from deploy.rooted.commands import remove
 
-UNIT_PATH = f"{UNIT_FOLDER}/{UNIT}"
+UNIT_PATH = f"{UNIT_FOLDER}/{TUNNEL_UNIT}"
 KEY = "wireguard_key"
 """A fact: the node's public key."""
 NETWORKS = "networks"
 """A fact: interface and network of each address."""
-_HINT = f"`journalctl -u {UNIT}` there says more"
+_HINT = f"`journalctl -u {TUNNEL_UNIT}` there says more"
 _AGAIN = Shell(
     "let the tunnel know it",
-    f"! systemctl -q is-active {UNIT} || systemctl reload {UNIT}",
+    f"! systemctl -q is-active {TUNNEL_UNIT} || systemctl reload {TUNNEL_UNIT}",
     hint=_HINT,
 )
 
 
 def _script(questions: Questions) -> str:
     return f"""\
-section wireguard; [ ! -s {PRIVATE} ] || wg pubkey <{PRIVATE} 2>/dev/null
+section wireguard; [ ! -s {PRIVATE_KEY} ] || wg pubkey <{PRIVATE_KEY} 2>/dev/null
 section tunnels
 {{ [ -d /sys/module/wireguard ] || modprobe -nq wireguard; }} 2>/dev/null && echo kernel
 """
 
 
-def _read(answer: NodeAnswer) -> Mapping[str, object]:
+def _tunnel_facts(answer: NodeAnswer) -> Mapping[str, object]:
     key = answer.sections.get("wireguard", "").strip()
     networks = []
     for line in answer.sections.get("addresses", "").splitlines():
@@ -50,7 +77,7 @@ def _read(answer: NodeAnswer) -> Mapping[str, object]:
             networks.append((fields[1], network))
     return {
         KEY: key if is_key(key) else None,
-        MODULE: answer.sections.get("tunnels", "").strip() == "kernel",
+        TUNNEL_MODULE: answer.sections.get("tunnels", "").strip() == "kernel",
         NETWORKS: tuple(networks),
     }
 
@@ -73,7 +100,7 @@ def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
     pinned = spec.tunnel_key
     if now is not None and pinned is not None and now != pinned:
         yield "problem", "transport", changed(spec.name, pinned, str(now))
-    if facts.more.get(MODULE):
+    if facts.more.get(TUNNEL_MODULE):
         return
     line = "its kernel has no WireGuard: the process wireguard-go carries it, which is slower"
     yield "warning", "transport", line
@@ -85,7 +112,7 @@ def _shared_networks(spec: NodeSpec, facts: MachineFacts) -> Iterator[str]:
     networks = facts.more.get(NETWORKS, ())
     assert isinstance(networks, tuple)
     for interface, network in networks:
-        if interface != INTERFACE and network.overlaps(subnet):
+        if interface != TUNNEL_INTERFACE and network.overlaps(subnet):
             yield (
                 f"{interface} is in {network}, which the tunnel's {subnet} overlaps: choose another"
                 " private network as `wireguard.subnet`"
@@ -104,7 +131,7 @@ class TunnelKey:
         now = facts.more.get(KEY)
         learn = Learn(
             "pin its public key",
-            f"wg pubkey <{PRIVATE}",
+            f"wg pubkey <{PRIVATE_KEY}",
             lambda key: self.keys.pin(self.node, key.strip()),
         )
         replaced = self.node in self.keys.replaced
@@ -116,9 +143,9 @@ class TunnelKey:
             action = "create"
         else:
             action = "change"
-        make = f"umask 077; wg genkey >{PRIVATE}.new && mv -f {PRIVATE}.new {PRIVATE}"
+        make = f"umask 077; wg genkey >{PRIVATE_KEY}.new && mv -f {PRIVATE_KEY}.new {PRIVATE_KEY}"
         if not replaced:
-            make = f"[ -s {PRIVATE} ] || {{ {make}; }}"
+            make = f"[ -s {PRIVATE_KEY} ] || {{ {make}; }}"
         steps = (Shell("make a pair of keys", make), learn)
         return (Change("key", "WireGuard", action, "made there; its public one is pinned", steps),)
 
@@ -133,16 +160,16 @@ class TunnelPeers:
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Write what differs; a key that a node of this run is still to make differs too."""
-        now = facts.files.get(PEERS)
+        now = facts.files.get(PEERS_PATH)
         to_come = self.keys.replaced | (self.spec.takes_part - set(self.keys.known))
         if not to_come and now is not None and now.content == self._text():
             return ()
-        steps = (Upload(f"write {PEERS}", self._text, PEERS, 0o600), _AGAIN)
+        steps = (Upload(f"write {PEERS_PATH}", self._text, PEERS_PATH, 0o600), _AGAIN)
         count = f"{len(self.spec.inventory.nodes) - 1} other nodes"
-        return (Change("file", PEERS, "create" if now is None else "change", count, steps),)
+        return (Change("file", PEERS_PATH, "create" if now is None else "change", count, steps),)
 
     def _text(self) -> bytes:
-        return wireguard.peers(self.spec.inventory, self.node, self.keys.known).encode()
+        return tunnel_peers(self.spec.inventory, self.node, self.keys.known).encode()
 
 
 @dataclass(frozen=True)
@@ -157,7 +184,7 @@ class OpenedWithin:
         if facts.firewall in (None, self.mark) or UNIT_PATH in facts.files:
             return ()
         elements = ", ".join(self.addresses)
-        script = quoted("nft", f"add element inet {firewall.TABLE} nodes {{ {elements} }}")
+        script = quoted("nft", f"add element inet {TABLE} nodes {{ {elements} }}")
         steps = (Shell("let the tunnel's addresses in", script),)
         return (Change("firewall", "tunnel", "create", "until its rules are replaced", steps),)
 
@@ -166,7 +193,7 @@ def _key_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequ
     if not spec.inventory.encrypted:
         return ()
     assert spec.keys is not None  # `open_cluster` reads them
-    return (Folder(FOLDER, mode=0o700), TunnelKey(node, spec.keys))
+    return (Folder(TUNNEL_FOLDER, mode=0o700), TunnelKey(node, spec.keys))
 
 
 def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
@@ -174,14 +201,14 @@ def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence
     if not inventory.encrypted:
         return (OpenedBeside(tuple(sorted(inventory.links.values()))),)
     assert spec.keys is not None
-    unit = wireguard.unit(inventory, node, in_kernel=bool(facts.more.get(MODULE)))
+    unit = tunnel_unit(inventory, node, in_kernel=bool(facts.more.get(TUNNEL_MODULE)))
     within = tuple(sorted(inventory.hosts.values()))
     return (
-        OpenedWithin(within, firewall.mark_of(inventory, node)),
-        File(APPLY, wireguard.apply().encode(), 0o600, then=(_AGAIN,)),
+        OpenedWithin(within, firewall_mark(inventory, node)),
+        File(TUNNEL_SCRIPT, tunnel_script().encode(), 0o600, then=(_AGAIN,)),
         TunnelPeers(spec, node, spec.keys),
         UnitFiles(((UNIT_PATH, unit),)),
-        RunningUnit(UNIT, UNIT_PATH, unit, hint=_HINT),
+        RunningUnit(TUNNEL_UNIT, UNIT_PATH, unit, hint=_HINT),
     )
 
 
@@ -194,7 +221,7 @@ class KeyGone:
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Remove it, and forget its public one."""
-        if FOLDER not in facts.files:
+        if TUNNEL_FOLDER not in facts.files:
             return ()
 
         def forget(_: DeploymentDisplay) -> None:
@@ -202,7 +229,7 @@ class KeyGone:
                 self.keys.forget([self.node])
 
         steps = (
-            Shell(f"remove {FOLDER}", quoted(*remove(FOLDER))),
+            Shell(f"remove {TUNNEL_FOLDER}", quoted(*remove(TUNNEL_FOLDER))),
             Call("forget its public key", forget),
         )
         return (Change("key", "WireGuard", "remove", "not in the inventory any more", steps),)
@@ -219,9 +246,9 @@ class OpenedBeside:
         if UNIT_PATH not in facts.files:
             return ()
         nodes = ", ".join(self.links)
-        port = firewall.NFS_PORT
+        port = NFS_PORT
         accept = f"input ip saddr {{ {nodes} }} tcp dport {port} accept"
-        rule = quoted(f"insert rule inet {firewall.TABLE} {accept}")
+        rule = quoted(f"insert rule inet {TABLE} {accept}")
         steps = (Shell("let NFS in beside the tunnel", f"nft {rule} 2>/dev/null || :"),)
         return (Change("firewall", "tunnel", "create", "until its rules are replaced", steps),)
 
@@ -233,30 +260,32 @@ def _without(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[R
     """
     if spec.inventory.encrypted:
         return ()
-    ended = Shell("end the tunnel", f"systemctl disable --now {UNIT} 2>/dev/null || :")
+    ended = Shell("end the tunnel", f"systemctl disable --now {TUNNEL_UNIT} 2>/dev/null || :")
     reload = Shell("reload systemd", "systemctl daemon-reload")
     return (
         Absent(UNIT_PATH, before=(ended,), then=(reload,)),
-        *map(Absent, (APPLY, PEERS)),
+        *map(Absent, (TUNNEL_SCRIPT, PEERS_PATH)),
         KeyGone(node, spec.keys),
     )
 
 
 def _undo() -> str:
     return f"""\
-systemctl stop {UNIT} 2>/dev/null
-ip link delete {INTERFACE} 2>/dev/null
+systemctl stop {TUNNEL_UNIT} 2>/dev/null
+ip link delete {TUNNEL_INTERFACE} 2>/dev/null
 """
 
 
 def _questions(spec: DeploymentSpec, node: str) -> Questions:
     return Questions(
-        files=(FOLDER, PEERS, APPLY),
-        units=(UNIT,),
-        packages=(wireguard.IN_THE_KERNEL, wireguard.IN_USER_SPACE),
+        files=(TUNNEL_FOLDER, PEERS_PATH, TUNNEL_SCRIPT),
+        units=(TUNNEL_UNIT,),
+        packages=(IN_THE_KERNEL, IN_USER_SPACE),
     )
 
 
 KEYS = Subject("keys of the tunnel", "prepare", resources=_key_resources)
-TUNNEL = Subject("tunnel", "transport", _script, _read, _check, _resources, _undo, _questions)
+TUNNEL = Subject(
+    "tunnel", "transport", _script, _tunnel_facts, _check, _resources, _undo, _questions
+)
 TUNNEL_END = Subject("end of the tunnel", "services", resources=_without)

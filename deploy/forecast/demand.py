@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deploy.converge.memory_estimate import LARGEST_SHARE
+from deploy.converge.machine_facts import LARGEST_SHARE
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from core.inventory.schema import THIS_MACHINE
-from deploy.converge.memory_estimate import (
+from deploy.converge.machine_facts import (
     IDLE_MEGABYTES,
     MEGABYTE,
     alone,
-    of_inventory,
+    memory_of_roles,
 )
 from deploy.forecast.demand import MemoryDemand, limits_of
 
@@ -78,7 +78,7 @@ def needs_of(
     limits = limits_of(memory)
     first = inventories[0]
     if sweep.placement == "cluster":
-        roles = [of_inventory(inventory, {}) for inventory in inventories]
+        roles = [memory_of_roles(inventory, {}) for inventory in inventories]
         return tuple(
             RunsDemand(
                 node,

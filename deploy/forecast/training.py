@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cluster.apps.measured import MeasuredStep
 from core.inventory.fields import MODES
 from core.inventory.slots import auto_slots
-from deploy.converge.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
+from deploy.converge.machine_facts import LARGEST_SHARE, MEGABYTE, RoleMemory
 from deploy.forecast.demand import MemoryDemand, limits_of
 
 if TYPE_CHECKING:

@@ -164,10 +164,14 @@ def environment_here(requirements: Path) -> str:
 
     Returns its key, empty where ours has all of it.
     """
-    from deploy.release.extras import Base, environment_for, locked  # most jobs need none of it
+    from deploy.release.extras import (  # most jobs need none of it
+        Base,
+        environment_for,
+        lock_packages,
+    )
 
     with waiting_for(f"locking {requirements}"):
-        lock = locked(requirements, Base.of_this_process())
+        lock = lock_packages(requirements, Base.of_this_process())
     environment_for(lock, lambda line: say(line, error=True))
     return lock.key
 

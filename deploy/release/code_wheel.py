@@ -9,16 +9,16 @@ checkout and the wheel installed from it give one key.
 import hashlib
 import re
 import shutil
-import subprocess
 import sysconfig
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.ground.children import finished
 from core.ground.errors import ClusterError
+from core.ground.files import folder_beside, whole_file
 from deploy.common.project import CHECKOUT, ROOT, project_cache
 from deploy.common.texts import filled
-from deploy.release.hashes import key_of
+from deploy.release.requirements import key_of
 
 
 def uv_executable() -> Path:
@@ -33,21 +33,11 @@ def uv_executable() -> Path:
         if not installed.is_file():
             raise ClusterError(f"{installed}: no such program: expected uv: pip install pscluster")
         return installed
-    outcome = subprocess.run(
-        ["sh", "tools/make_venv.sh", "--uv"],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    if outcome.returncode != 0:
-        error_lines = outcome.stderr.strip().splitlines()
-        raise ClusterError(
-            error_lines[-1]
-            if error_lines
-            else f"tools/make_venv.sh --uv: exit code {outcome.returncode}"
-        )
-    return ROOT / outcome.stdout.strip()
+    outcome = finished(["sh", "tools/make_venv.sh", "--uv"], folder=ROOT)
+    if outcome.code:
+        where = "" if outcome.errors.strip() else "tools/make_venv.sh --uv: "
+        raise ClusterError(f"{where}{outcome.last_error}")
+    return ROOT / outcome.output.strip()
 
 
 NAME = "pscluster"
@@ -84,40 +74,27 @@ def build_code_wheel(root: Path = ROOT, cache: Path | None = None) -> CodeWheel:
     cache = cache or project_cache()
     project = {"name": NAME, "version": _version(root), "requires-python": REQUIRES_PYTHON}
     cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="code-", dir=cache) as workshop:
-        source = Path(workshop, "source")
-        built = Path(workshop, "built")
+    with folder_beside(cache / "code") as workshop:
+        source = workshop / "source"
+        built = workshop / "built"
         for package in PACKAGES:
             _copy(root / package, source / package)
         described = filled("release/code_wheel.toml.j2", project=project, packages=PACKAGES)
         (source / "pyproject.toml").write_text(described, encoding="utf-8")
-        outcome = subprocess.run(
-            [
-                uv_executable(),
-                "build",
-                "--wheel",
-                "--offline",
-                "--no-config",
-                "--quiet",
-                "--out-dir",
-                built,
-                source,
-            ],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
-        if outcome.returncode != 0:
+        options = ["--wheel", "--offline", "--no-config", "--quiet"]
+        outcome = finished([uv_executable(), "build", *options, "--out-dir", built, source])
+        if outcome.code:
             raise ClusterError(
                 f"{root}: uv cannot make a wheel of the code:"
-                f" {outcome.stderr.strip() or outcome.returncode}"
+                f" {outcome.errors.strip() or outcome.code}"
             )
         (wheel,) = built.glob("*.whl")
         content = wheel.read_bytes()
         key = code_key(content)
         path = cache / "code" / key / wheel.name
         path.parent.mkdir(parents=True, exist_ok=True)
-        wheel.replace(path)
+        with whole_file(path) as stream:
+            stream.write(content)
     return CodeWheel(path, key, hashlib.sha256(content).hexdigest(), project["version"])
 
 

@@ -7,7 +7,6 @@ in both. A key of the content names it.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import platform
@@ -26,12 +25,13 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from cluster.apps.environments import COMPLETE, local_environments
+from core.ground.children import FinishedProcess, finished
 from core.ground.errors import ClusterError, UsageError
-from core.ground.files import atomic_write
+from core.ground.files import atomic_write, folder_beside, take_name
+from core.ground.locks import take
 from deploy.cluster.places import ENVIRONMENTS
 from deploy.common.project import project_cache
 from deploy.release.code_wheel import uv_executable
-from deploy.release.hashes import key_of
 from deploy.release.requirements import (
     INSTALLER,
     NEWEST_GLIBC_MINOR,
@@ -39,6 +39,7 @@ from deploy.release.requirements import (
     Target,
     committed,
     environment_key,
+    key_of,
     pins,
 )
 from deploy.release.wheelhouse import Say, one_at_a_time
@@ -130,7 +131,7 @@ class Lock:
         return "".join(f"{pin.line()}\n" for pin in (*installer, *self.pins))
 
 
-def wanted(requirements: Path) -> str:
+def package_lines(requirements: Path) -> str:
     """The lines of a requirements file that name packages, sorted.
 
     Raises UsageError with the line of any other.
@@ -169,14 +170,14 @@ def wanted(requirements: Path) -> str:
     return "".join(f"{line}\n" for line in sorted(packages))
 
 
-def locked(requirements: Path, base: Base, cache: Path = LOCKS) -> Lock:
+def lock_packages(requirements: Path, base: Base, cache: Path = LOCKS) -> Lock:
     """Resolve a requirements file for the machines of `base`, once for each content.
 
     Every package of `base` keeps its version, and each other one has a wheel for the machine. Asks
     the index that uv is configured for. Raises UsageError, which names the package and the reason,
     where there are no such versions, and ClusterError where the index does not answer.
     """
-    text = wanted(requirements)
+    text = package_lines(requirements)
     target = base.target
     path = cache / f"{key_of([text, base.key, target.python, target.machine])}.txt"
     try:
@@ -248,11 +249,11 @@ def _resolved(requirements: Path, text: str, base: Base) -> str:
             folder,
             _LOCK_SECONDS,
         )
-    if ended.returncode == 0:
-        return ended.stdout
+    if ended.code == 0:
+        return ended.output
     kind = f"CPython {target.short_python} on {target.machine}"
-    if ended.returncode == 1:
-        reason = unsatisfied(ended.stderr)
+    if ended.code == 1:
+        reason = unsatisfied_reason(ended.errors)
         common_packages = [
             f"{name} {version}"
             for name, version in base.versions.items()
@@ -269,36 +270,31 @@ def _resolved(requirements: Path, text: str, base: Base) -> str:
             f" {reason}{constraint_note}"
         )
     raise ClusterError(
-        f"{requirements}: cannot be locked for {kind}: is the network there? {_words(ended.stderr)}"
+        f"{requirements}: cannot be locked for {kind}: is the network there?"
+        f" {_one_line(ended.errors)}"
     )
 
 
-def unsatisfied(stderr: str) -> str:
+def unsatisfied_reason(stderr: str) -> str:
     """The reason in uv's words, in one line."""
     explanation = stderr.partition("cause:")[2].partition("hint:")[0] or stderr
-    return _words(_UNSATISFIABLE.sub("", " ".join(explanation.split())))
+    return _one_line(_UNSATISFIABLE.sub("", " ".join(explanation.split())))
 
 
-def _words(text: str) -> str:
+def _one_line(text: str) -> str:
     line = " ".join(text.split()).removeprefix("error: ")
     if len(line) <= _MOST_REASON_CHARACTERS:
         return line
     return f"{line[:_MOST_REASON_CHARACTERS]} ..."
 
 
-def _uv(
-    arguments: list[str], folder: str | Path, seconds: float
-) -> "subprocess.CompletedProcess[str]":
+def _uv(arguments: list[str], folder: str | Path, seconds: float) -> FinishedProcess:
     try:
-        return subprocess.run(
+        return finished(
             [uv_executable(), *arguments, "--no-progress", "--color", "never"],
-            cwd=folder,
-            env={**os.environ, "UV_PYTHON_DOWNLOADS": "never"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
+            environment={**os.environ, "UV_PYTHON_DOWNLOADS": "never"},
+            folder=folder,
+            seconds=seconds,
         )
     except subprocess.TimeoutExpired:
         raise ClusterError(
@@ -344,11 +340,9 @@ def environment_for(lock: Lock, say: Say, folder: Path | None = None) -> Path:
 
 
 def _install(lock: Lock, home: Path) -> None:
-    with tempfile.TemporaryDirectory(
-        prefix=".partial-", dir=home.parent, ignore_cleanup_errors=True
-    ) as work:
-        environment = Path(work, "environment")
-        Path(work, "lock.txt").write_text(lock.text, encoding="utf-8")
+    with folder_beside(home) as work:
+        environment = work / "environment"
+        (work / "lock.txt").write_text(lock.text, encoding="utf-8")
         python = ["--python", str(environment / "bin" / "python")]
         for arguments in (
             ["venv", "--relocatable", "--python", sys.executable, str(environment)],
@@ -365,15 +359,15 @@ def _install(lock: Lock, home: Path) -> None:
             ],
         ):
             ended = _uv(arguments, work, _INSTALL_SECONDS)
-            if ended.returncode != 0:
+            if ended.code:
                 raise ClusterError(
-                    f"{home}: the environment cannot be installed: {_words(ended.stderr)}"
+                    f"{home}: the environment cannot be installed: {_one_line(ended.errors)}"
                 )
         (site,) = environment.glob("lib/python*/site-packages")
         (site / "pscluster.pth").write_text(f"{layer(lock.base.site_packages)}\n", encoding="utf-8")
         (environment / COMPLETE).touch()
         shutil.rmtree(home, ignore_errors=True)
-        environment.rename(home)
+        take_name(environment, home)
 
 
 def _prune(folder: Path, in_use: str) -> None:
@@ -381,5 +375,5 @@ def _prune(folder: Path, in_use: str) -> None:
     marks.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     for mark in marks[KEPT:]:
         with contextlib.suppress(OSError), mark.open("rb") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a process that runs in it holds it
+            take(stream.fileno())  # a process that runs in it holds it
             shutil.rmtree(mark.parent, ignore_errors=True)

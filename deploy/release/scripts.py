@@ -4,7 +4,7 @@ Each is text for a POSIX shell, run as root. Its head assigns the values; its bo
 this module, never contains one. The body is a function that the last line calls, so that a script
 that arrives in part does nothing. It ends with one line on stdout, `changed: ...` or `unchanged:
 ...`, or with an exit code of `Refusal` and one line on stderr. The scripts decide nothing:
-`deploy.release.history` does.
+which release a rollback takes, and what a node no longer needs, follows here from their lists.
 """
 
 import re
@@ -18,13 +18,14 @@ from core.ground.errors import ClusterError
 from deploy.cluster.places import EXTRAS, ROOT
 from deploy.common.texts import filled
 from deploy.release.extras import layer
-from deploy.release.hashes import KEY_DIGITS, parse_sums, sums_text
-from deploy.rooted.commands import PYTHON, file_program, listed
+from deploy.release.requirements import KEY_DIGITS, parse_sums, sums_text
+from deploy.rooted.commands import PYTHON, file_list, file_program
 
 if TYPE_CHECKING:
     from deploy.release.code_wheel import CodeWheel
     from deploy.release.extras import Lock
     from deploy.release.wheelhouse import Wheelhouse
+
 
 _KEY = re.compile(rf"[0-9a-f]{{{KEY_DIGITS}}}")
 SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -69,7 +70,7 @@ def script(body: str, **values: str | int) -> str:
     return filled("release/frame.sh", body=body, values=values, searched=SEARCHED)
 
 
-def checked(key: str) -> str:
+def checked_key(key: str) -> str:
     """`key`, if it is one: root removes paths that contain it. Raises ValueError."""
     if not _KEY.fullmatch(key):
         raise ValueError(f"expected a key of {KEY_DIGITS} hexadecimal digits, got {key!r}")
@@ -131,12 +132,12 @@ def prune_folders(parent: str, retained_keys: Iterable[str]) -> str:
     if not dirname(parent).startswith("/"):
         raise ValueError(f"expected an absolute path, got {parent!r}")
     return script(
-        "release/prune.sh", parent=parent, kept=" ".join(checked(key) for key in retained_keys)
+        "release/prune.sh", parent=parent, kept=" ".join(checked_key(key) for key in retained_keys)
     )
 
 
 def _published(folder: str, sums: Mapping[str, str]) -> dict[str, str]:
-    checked(basename(folder))
+    checked_key(basename(folder))
     for name in sums:
         if not _FILE_NAME.fullmatch(name):
             raise ValueError(f"expected a plain file name, got {name!r}")
@@ -184,13 +185,13 @@ def install_environment(
 
 def _environment_of(wheelhouse: "Wheelhouse", lock: "Lock | None") -> str:
     if lock is None:
-        return checked(wheelhouse.key)
-    return checked(lock.key)
+        return checked_key(wheelhouse.key)
+    return checked_key(lock.key)
 
 
 def _files_of(wheelhouse: "Wheelhouse") -> str:
     sums = parse_sums(wheelhouse.sums())
-    return listed((name, sha256, wheelhouse.files[name]) for name, sha256 in sums.items())
+    return file_list((name, sha256, wheelhouse.files[name]) for name, sha256 in sums.items())
 
 
 def prune_extras(key: str, retained_environments: int, *, root: str = EXTRAS) -> str:
@@ -200,7 +201,7 @@ def prune_extras(key: str, retained_environments: int, *, root: str = EXTRAS) ->
     stay.
     """
     return script(
-        "release/prune_extras.sh", root=root, key=checked(key), most=retained_environments + 1
+        "release/prune_extras.sh", root=root, key=checked_key(key), most=retained_environments + 1
     )
 
 
@@ -210,17 +211,21 @@ def unpack_release(code: "CodeWheel", environment: str, *, root: str = ROOT) -> 
     Its environment is the one of this key. An existing release keeps its files; only its link to
     the environment changes.
     """
-    keys = {"key": checked(code.key), "sha256": code.sha256, "environment": checked(environment)}
+    keys = {
+        "key": checked_key(code.key),
+        "sha256": code.sha256,
+        "environment": checked_key(environment),
+    }
     return script("release/unpack.sh", root=root, **keys)
 
 
 def make_current(key: str, *, root: str = ROOT) -> str:
     """Return the script that makes the release `key` current in one step and records the time."""
-    return script("release/make_current.sh", root=root, key=checked(key))
+    return script("release/make_current.sh", root=root, key=checked_key(key))
 
 
 def list_releases(*, root: str = ROOT) -> str:
-    """The script that lists the node's releases for `deploy.release.history.read`."""
+    """The script that lists the node's releases for `installed_releases`."""
     return script("release/list.sh", root=root)
 
 
@@ -229,6 +234,104 @@ def remove(releases: Iterable[str], environments: Iterable[str], *, root: str = 
 
     It refuses the current one.
     """
-    folders = [f"releases/{checked(key)}" for key in releases]
-    folders += [f"environments/{checked(key)}" for key in environments]
+    folders = [f"releases/{checked_key(key)}" for key in releases]
+    folders += [f"environments/{checked_key(key)}" for key in environments]
     return script("release/remove.sh", root=root, folders=" ".join(folders))
+
+
+KEPT = 3
+"""Releases to keep, the current one included."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release on a node, by key, with its environment.
+
+    `current_since` is Unix time by the node's own clock.
+    """
+
+    key: str
+    environment: str
+    unpacked: int
+    current_since: int | None
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The releases and environments on a node.
+
+    The `releases` that were current come first, the latest of them first.
+    """
+
+    current: str | None
+    releases: tuple[Release, ...]
+    environments: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Unneeded:
+    """Keys of what may be removed."""
+
+    releases: tuple[str, ...]
+    environments: tuple[str, ...]
+
+
+class ListingError(ClusterError):
+    """A listing holds a foreign line, so nothing may be concluded from it."""
+
+
+def installed_releases(listing: str) -> Installed:
+    """The output of `list_releases`. Raises ListingError for a foreign line."""
+    current = None
+    entries: list[tuple[str, str, int]] = []
+    environments = set()
+    made_current: dict[str, tuple[int, int]] = {}
+    for number, line in enumerate(listing.splitlines()):
+        match line.split():
+            case ["current", key]:
+                current = key
+            case ["environment", key]:
+                environments.add(key)
+            case ["release", key, environment, unpacked] if unpacked.isdecimal():
+                entries.append((key, environment, int(unpacked)))
+            case ["history", seconds, key] if seconds.isdecimal():
+                # The line's place counts, not the time: a Pi without a battery may have started in
+                # 1970.
+                made_current[key] = (number, int(seconds))
+            case ["unchanged:", *_]:
+                pass
+            case _:
+                raise ListingError(
+                    f"expected a line of a listing of releases, got {line!r}: does a start file of"
+                    " the account, such as ~/.bashrc, print it? Let it print in interactive shells"
+                    " only"
+                )
+    entries.sort(
+        key=lambda entry: (entry[0] == current, made_current.get(entry[0], (-1,))[0], entry[2]),
+        reverse=True,
+    )
+    releases = tuple(
+        Release(key, environment, unpacked, made_current[key][1] if key in made_current else None)
+        for key, environment, unpacked in entries
+    )
+    return Installed(current, releases, frozenset(environments))
+
+
+def previous(installed: Installed) -> Release | None:
+    """The latest release that was current before the current one and is still complete, or None."""
+    for release in installed.releases:
+        was_current = release.key != installed.current and release.current_since is not None
+        if was_current and release.environment in installed.environments:
+            return release
+    return None
+
+
+def unneeded(installed: Installed, *, retained_releases: int = KEPT) -> Unneeded:
+    """Return releases beyond the newest `retained_releases`, and environments of no other.
+
+    The current release is never among them.
+    """
+    stay = installed.releases[:retained_releases]
+    surplus = tuple(release.key for release in installed.releases[retained_releases:])
+    needed = {release.environment for release in stay}
+    return Unneeded(surplus, tuple(sorted(installed.environments - needed)))

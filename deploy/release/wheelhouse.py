@@ -10,9 +10,7 @@ import contextlib
 import json
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -20,16 +18,20 @@ from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
+from core.ground.children import finished
 from core.ground.errors import ClusterError
-from core.ground.files import read_json
+from core.ground.files import folder_beside, read_json, whole_file
 from core.ground.locks import FileLock, LockHeldError
 from deploy.common.project import project_cache
 from deploy.release import requirements as required
-from deploy.release.hashes import SUMS, file_sha256, parse_sums, sums_text
-from deploy.release.requirements import Target, environment_key
-
-TEMPORARY = ".temporary-"
-"""Prefix of the name of a folder in which pip works."""
+from deploy.release.requirements import (
+    SUMS,
+    Target,
+    environment_key,
+    file_sha256,
+    parse_sums,
+    sums_text,
+)
 
 
 def download(requirements_file: Path, folder: Path, target: Target) -> None:
@@ -64,21 +66,15 @@ def download(requirements_file: Path, folder: Path, target: Target) -> None:
     command += ["--ignore-requires-python"]
     command += ["--implementation=cp", f"--python-version={target.short_python}", *options]
     # pip unpacks its downloads beside their destination: /tmp may be in memory.
-    with tempfile.TemporaryDirectory(
-        prefix=TEMPORARY, dir=folder, ignore_cleanup_errors=True
-    ) as temporary:
-        ended = subprocess.run(
+    with folder_beside(folder / "pip") as unpacked:
+        ended = finished(
             [*command, f"--dest={folder}", f"--requirement={requirements_file}"],
-            env={**os.environ, "TMPDIR": temporary},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
+            environment={**os.environ, "TMPDIR": str(unpacked)},
         )
-    if ended.returncode != 0:
+    if ended.code:
         raise ClusterError(
             f"the wheels for CPython {target.short_python} on {target.machine} are incomplete: "
-            f"{_reason(ended.stderr)}; the fetched ones stay: run it again"
+            f"{_reason(ended.errors)}; the fetched ones stay: run it again"
         )
 
 
@@ -239,9 +235,8 @@ def _finish(folder: Path, key: str, target: Target, pins: tuple[required.Pin, ..
         ),
     )
     facts = {name: value for name, value in asdict(wheelhouse).items() if name != "folder"}
-    partial = folder / f"{COMPLETE}.partial"
-    partial.write_text(json.dumps(facts, indent=2), encoding="utf-8")
-    os.replace(partial, folder / COMPLETE)
+    with whole_file(folder / COMPLETE) as stream:
+        stream.write(json.dumps(facts, indent=2).encode())
     return wheelhouse
 
 
@@ -262,8 +257,6 @@ def _keep_wanted(folder: Path, hashes: frozenset[str]) -> None:
     for path in folder.glob("*.whl"):
         if file_sha256(path) not in hashes:
             path.unlink()
-    for leftover in folder.glob(f"{TEMPORARY}*"):
-        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _reuse(cache: Path, folder: Path, target: Target, hashes: frozenset[str]) -> None:

@@ -19,7 +19,7 @@ from deploy.cluster.places import (
     shared_folders,
 )
 from deploy.common.texts import filled
-from deploy.render.firewall import fingerprint
+from deploy.render.network import fingerprint
 
 if TYPE_CHECKING:
     from core.inventory import Inventory, Task

@@ -36,7 +36,7 @@ def _without_our_imports(source: str) -> str:
 
 def file_program() -> str:
     """The program of all commands except those for jobs."""
-    return program("FILE_VERBS", "walk", "files")
+    return program("FILE_VERBS", "files")
 
 
 def _files(verb: str, *arguments: str) -> list[str]:
@@ -44,15 +44,7 @@ def _files(verb: str, *arguments: str) -> list[str]:
 
 
 def _jobs(verb: str, *arguments: str) -> list[str]:
-    return [
-        PYTHON,
-        "-I",
-        "-S",
-        "-c",
-        program("JOB_VERBS", "walk", "files", "jobs"),
-        verb,
-        *arguments,
-    ]
+    return [PYTHON, "-I", "-S", "-c", program("JOB_VERBS", "files", "jobs"), verb, *arguments]
 
 
 def make_folder(path: str, mode: int = 0o755, owner: str = "root") -> list[str]:
@@ -80,7 +72,7 @@ def remove(path: str) -> list[str]:
     return _files("remove", path)
 
 
-def listed(files: Iterable[tuple[str, str, int]]) -> str:
+def file_list(files: Iterable[tuple[str, str, int]]) -> str:
     """Name, SHA-256 and bytes of each file, in the format of the program's `copy`."""
     return json.dumps(sorted(files), separators=(",", ":"))
 

@@ -11,8 +11,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from deploy.rooted.files import discard, put, settle
-from deploy.rooted.walk import FOLDER, READ, Refused, Walk, ids, look_over, owners
+from deploy.rooted.files import (
+    FOLDER,
+    READ,
+    Refused,
+    Walk,
+    account_ids,
+    discard,
+    look_over,
+    owners,
+    put,
+    settle,
+)
 
 ORDER = ".order"
 """File in the folder of jobs: their ids in order of submission, the oldest first."""
@@ -84,7 +94,7 @@ def new_job(path: str, owner: str, retained_jobs: str, first: str) -> None:
     The account owns it once it is complete. The newest `retained_jobs` ended
     jobs stay. Prints the id.
     """
-    uid, gid = ids(owner)
+    uid, gid = account_ids(owner)
     files = {name: base64.b64decode(content) for name, content in json.load(sys.stdin).items()}
     if not JOB_ID.fullmatch(first):
         raise Refused(f"{first!r}: expected an id such as 20261121T2230-train")

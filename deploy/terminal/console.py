@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deploy.cluster.services import ClusterStatus, RoleState
-from deploy.converge.node_table import NodeRow
+from deploy.converge.systemd import NodeRow
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

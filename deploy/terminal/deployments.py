@@ -9,8 +9,8 @@ from core.logs import is_animated, say
 from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.command_line import command
 from deploy.converge.apply import StepFailure
-from deploy.converge.change import Change, DeploymentDisplay
 from deploy.converge.recap import Recap
+from deploy.converge.subject import Change, DeploymentDisplay
 from deploy.converge.this_machine import PlannedStep, changes_of
 from deploy.terminal.console import console, lean_table
 

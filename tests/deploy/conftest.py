@@ -8,7 +8,7 @@ from fabric.main import program
 
 from deploy.commands import opening
 from deploy.common.project import ROOT
-from deploy.converge import operator_lock
+from deploy.converge import coordinator
 from deploy.converge.code import ReleaseChoice
 from tests.deploy.over_ssh.sshd import Sshd, needs_sudo, running_sshd
 from tests.deploy.playing import PlayedCluster
@@ -22,7 +22,7 @@ def fab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PSCLUSTER_INVENTORY", raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(operator_lock, "PATH", str(tmp_path / "operator"))
+    monkeypatch.setattr(coordinator, "OPERATOR_LOCK", str(tmp_path / "operator"))
 
     def typed(line: str) -> Outcome:
         monkeypatch.setattr(

@@ -15,9 +15,9 @@ import pytest
 
 from deploy.converge import deployment
 from deploy.converge.apply import StepFailure
-from deploy.converge.change import Change, Shell
 from deploy.converge.deployment import PHASES, DeploymentPlan, DeploymentRequest, Desired
 from deploy.converge.desired import Machines
+from deploy.converge.subject import Change, Shell
 from deploy.converge.survey import Survey
 
 KINDS = {"prepare": "file", "code": "link", "services": "unit"}
@@ -33,7 +33,7 @@ class PlayedNodes:
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self._folder = folder
         self.unreached: list[str] = []
-        patch.setattr(deployment, "look", self._look)
+        patch.setattr(deployment, "survey_and_plan", self._look)
         patch.setattr(deployment, "unreachable", self._unreachable)
         patch.setattr(deployment, "_verify", lambda *_: None)
         patch.setattr(Machines, "tidy", lambda *_: [])
@@ -71,7 +71,9 @@ class PlayedNodes:
         plans: dict[str, dict[str, tuple[Change, ...]]] = {phase: {} for phase in PHASES}
         for phase, kind in KINDS.items():
             for node in (
-                order.names if phase != "prepare" else desired.asked(order.names, order.phases)
+                order.names
+                if phase != "prepare"
+                else desired.nodes_to_ask(order.names, order.phases)
             ):
                 missing = not self._file(node, phase, "done").exists()
                 if missing:

@@ -27,7 +27,7 @@ BY_PATH = re.compile(
     r" -[a-z]*[rp])\b|Standard(Output|Error)=(append|file)"
 )
 WITHIN_ROOT_S_OWN = {
-    "deploy/converge/accounts.py": "/var/lib/pscluster-deploy, which only root reads",
+    "deploy/converge/debian.py": "/var/lib/pscluster-deploy, which only root reads",
     "deploy/converge/accounts_undo.sh": "/var/lib/pscluster-deploy, which only root reads",
     "deploy/converge/copy.sh": "/opt/pscluster/prepared, which only root writes",
     "deploy/converge/reset.sh": (
@@ -43,7 +43,7 @@ WITHIN_ROOT_S_OWN = {
     "deploy/release/prune_extras.sh": "/opt/pscluster/extras, which only root writes",
     "deploy/release/remove.sh": "/opt/pscluster, which only root writes",
     "deploy/release/unpack.sh": "/opt/pscluster/releases, which only root writes",
-    "deploy/rooted/walk.py": "a message",
+    "deploy/rooted/files.py": "a message",
 }
 """The scripts, and modules with some, that name files by path, and why only root can change these
 files."""
@@ -90,7 +90,7 @@ def test_root_names_no_file_by_its_path_but_within_its_own_folders() -> None:
 
 
 def test_what_runs_on_a_node_is_the_standard_library_alone() -> None:
-    modules = ("deploy.rooted.walk", "deploy.rooted.files", "deploy.rooted.jobs")
+    modules = ("deploy.rooted.files", "deploy.rooted.jobs")
     program = (
         f"import sys; sys.path.append({str(ROOT)!r}); before = set(sys.modules);"
         f" import {', '.join(modules)}; print(*set(sys.modules) - before)"

@@ -14,9 +14,8 @@ import pytest
 
 from core.ground.errors import ExitCode
 from core.inventory.loading import loads
-from deploy.render.pods import pods_of
-from deploy.render.serving_pods import TLS_FOLDER, TOKEN_FOLDER, VERSIONS_FOLDER
-from deploy.render.serving_pods import words as words_of_pod
+from deploy.render.kubernetes import TLS_FOLDER, TOKEN_FOLDER, VERSIONS_FOLDER, pods_of
+from deploy.render.kubernetes import service_words as words_of_pod
 from recognise.service.certificates import server_certificate
 from tests.core.inventory.cases import machine
 from tests.habits import needs

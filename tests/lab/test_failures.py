@@ -12,7 +12,7 @@ import pytest
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.login import PinnedKeys, SshAddress
 from deploy.converge.apply import StepFailedError, apply
-from deploy.converge.firewall import Firewall
+from deploy.converge.roles import Firewall
 from tests.lab.deployed import Place, trusted
 from tests.lab.oddities import Oddity
 from tests.lab.operator import Done, Operator

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from deploy.cluster.tunnel_keys import FILE
-from deploy.render import wireguard
-from deploy.render.wireguard import INTERFACE, UNIT
+from deploy.render.network import PRIVATE_KEY, TUNNEL_FOLDER, TUNNEL_INTERFACE, TUNNEL_UNIT
 from tests.deploy.render.wire import Seen, watched
 from tests.lab import deployed
 from tests.lab.deployed import trusted
@@ -68,7 +67,7 @@ class Place(deployed.Place):
 
     def rest_of(self, shows: str) -> str:
         """What a script and the tunnel's interface still show, on all nodes."""
-        look = f"{{ ip link show {INTERFACE}; {shows}; }} 2>/dev/null; :"
+        look = f"{{ ip link show {TUNNEL_INTERFACE}; {shows}; }} 2>/dev/null; :"
         return "".join(self.on(name, look) for name in NODES)
 
     def trained(self) -> None:
@@ -99,7 +98,9 @@ def test_with_it_a_training_shows_nothing_but_the_tunnel_and_ssh(place: Place) -
         begun = seen.copy()
         place.trained()
     assert "in clear" not in said.stderr
-    assert place.on(OTHER, f"ip -o -4 address show {INTERFACE}").split()[3] == "10.217.1.17/16"
+    assert (
+        place.on(OTHER, f"ip -o -4 address show {TUNNEL_INTERFACE}").split()[3] == "10.217.1.17/16"
+    )
     assert (seen - begun).keys() - OTHERWISE == {TUNNEL, SSH}
     assert (seen - begun)[TUNNEL] > 1_000_000
     assert "0 changed" in place.operator.fab("deploy", "start", "--no-jobs").stdout
@@ -107,9 +108,9 @@ def test_with_it_a_training_shows_nothing_but_the_tunnel_and_ssh(place: Place) -
 
 def test_the_private_key_stays_and_the_public_one_is_pinned(place: Place) -> None:
     for name in NODES:
-        assert place.on(name, f"stat -c '%U %a' {wireguard.PRIVATE}") == "root 600"
-        assert place.on(name, f"wg show {INTERFACE} public-key") == place.pinned()[name]
-        private = place.on(name, f"cat {wireguard.PRIVATE}")
+        assert place.on(name, f"stat -c '%U %a' {PRIVATE_KEY}") == "root 600"
+        assert place.on(name, f"wg show {TUNNEL_INTERFACE} public-key") == place.pinned()[name]
+        private = place.on(name, f"cat {PRIVATE_KEY}")
         kept = [path for path in place.operator.folder.rglob("*") if path.is_file()]
         assert not [path for path in kept if private.encode() in path.read_bytes()]
 
@@ -127,13 +128,13 @@ def test_a_scan_of_every_port_finds_ssh_alone(place: Place) -> None:
 
 def test_the_tunnel_comes_up_with_the_node_and_again_when_its_process_dies(place: Place) -> None:
     node = place.lab.node(OTHER)
-    place.on(OTHER, f"kill -KILL $(systemctl show -p MainPID --value {UNIT})")
+    place.on(OTHER, f"kill -KILL $(systemctl show -p MainPID --value {TUNNEL_UNIT})")
     node.execute("systemctl", "--wait", "is-system-running", check=False)
     place.trained()
     node.crash()
     node.boot()
     node.wait_until_reachable()
-    active = f"systemctl is-active {UNIT} || :"
+    active = f"systemctl is-active {TUNNEL_UNIT} || :"
     eventually(lambda: place.on(OTHER, active) == "active", "the tunnel comes up with the node")
     place.operator.fab("deploy", "start", "--no-jobs")
     place.trained()
@@ -143,7 +144,7 @@ def test_back_to_plain_and_reset_leave_nothing_of_it(place: Place) -> None:
     place.transport("plain")
     place.operator.fab("deploy", "start", "--no-jobs")
     place.trained()
-    assert place.rest_of(f"ls {wireguard.FOLDER}") == ""
+    assert place.rest_of(f"ls {TUNNEL_FOLDER}") == ""
     assert place.pinned() == {}
     place.transport("wireguard")
     place.operator.fab("deploy", "start", "--no-jobs")

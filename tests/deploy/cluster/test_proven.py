@@ -20,9 +20,9 @@ from deploy.cluster.places import shared_folders
 from deploy.cluster.proven import ProvenAddresses, as_overrides, confirmed, resolved, said
 from deploy.cluster.shown_key import ask_for_key
 from deploy.common.project import ROOT
-from deploy.converge.deployment import DeploymentPlan, DeploymentRequest, look
+from deploy.converge.deployment import DeploymentPlan, DeploymentRequest, survey_and_plan
 from deploy.converge.desired import Machines
-from deploy.render.firewall import ruleset
+from deploy.render.network import ruleset
 from deploy.render.storage import exports
 from deploy.render.units import addresses_drop_in
 from tests.deploy.converge.pi import release
@@ -75,7 +75,7 @@ def looked(folder: Path, inventory: Inventory) -> DeploymentPlan:
     names = tuple(node.name for node in inventory.nodes)
     request = DeploymentRequest("start", names, ("firewall", "services"))
     with played(folder, inventory) as fleet:
-        return look(fleet, desired, request, lambda words: None)
+        return survey_and_plan(fleet, desired, request, lambda words: None)
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["it was proven before", "never proven"])

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from deploy.commands import rollback as rollback_command
-from deploy.converge.rollback_plan import UnfinishedRollback
+from deploy.converge.recap import UnfinishedRollback
 from tests.deploy.played_machines import Machine
 from tests.deploy.typed import Fab
 

@@ -11,10 +11,10 @@ import pytest
 from core.control.own_state import state_of
 from core.inventory import load
 from deploy.cluster.connector import NodeUnreachableError
-from deploy.converge import operator_lock
+from deploy.converge import coordinator
 from deploy.converge.deployment import PlanRunner
 from deploy.converge.publication import PublishedData
-from deploy.converge.rollback_plan import Rollback, UnfinishedRollback
+from deploy.converge.recap import Rollback, UnfinishedRollback
 from deploy.jobs.attached_job import SubmittedJobs
 from deploy.jobs.node_job.records import JobRecord, JobState
 from tests.deploy.over_ssh.sshd import Sshd
@@ -123,7 +123,7 @@ def test_a_start_that_was_interrupted_counts_as_cut_short(
 def test_a_job_that_runs_is_interrupted_after_a_yes_alone(
     nodes: PlayedNodes, fab: Fab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operator_lock, "only_operator", lambda *_: nullcontext(["1-train"]))
+    monkeypatch.setattr(coordinator, "only_operator", lambda *_: nullcontext(["1-train"]))
     refused = "job 1-train runs: nothing done: `--yes` continues without a question"
     for action in ("start --no-jobs", "stop", "restart", "rollback"):
         fab(f"deploy {action}").warns(refused, code=2)

@@ -6,9 +6,8 @@ from typing import Any
 
 from core.inventory import Inventory
 from deploy.converge.check import Finding
-from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, UnitFact
-from deploy.converge.memory_estimate import estimate
-from deploy.converge.preflight import examine
+from deploy.converge.desired import examine
+from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, UnitFact, estimate
 from deploy.converge.subject import NodeSpec
 from tests.deploy.converge.pi import thesis, untouched
 from tests.deploy.converge.played_machine import ENVIRONMENT

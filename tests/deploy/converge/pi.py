@@ -9,12 +9,12 @@ from core.inventory import Inventory
 from core.inventory.loading import loads
 from deploy.common.project import ROOT
 from deploy.converge.apply import apply
-from deploy.converge.change import Change
 from deploy.converge.code import ReleaseChoice
 from deploy.converge.deployment import PHASES, plan
 from deploy.converge.desired import Machines
 from deploy.converge.machine_facts import MachineFacts, MountFact, UnitFact
 from deploy.converge.publication import Publication
+from deploy.converge.subject import Change
 from tests.deploy.converge.played_machine import (
     ENVIRONMENT,
     PlayedMachine,

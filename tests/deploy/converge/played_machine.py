@@ -16,8 +16,8 @@ from typing import Any
 
 from deploy.cluster.connector import Connector, Following, Kept
 from deploy.common.project import ROOT
-from deploy.converge.change import PublishedFile
 from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.converge.subject import PublishedFile
 from deploy.converge.survey import machine_facts
 from deploy.release.code_wheel import CodeWheel
 from deploy.release.wheelhouse import Wheelhouse

@@ -1,7 +1,7 @@
 """What a node's kernel can forbid a role is in its facts, and `check` reports it."""
 
 from core.cage import landlock
-from deploy.converge.cage import CAGE
+from deploy.converge.hardware import CAGE
 from deploy.converge.machine_facts import Questions
 from deploy.converge.subject import NodeAnswer
 from tests.deploy.converge.examined import findings

@@ -15,7 +15,7 @@ from core.models.thesis import ThesisModel
 from deploy.cluster.services import ClusterStatus, RoleState, RoleStatus
 from deploy.common.project import ROOT
 from deploy.converge.check import Finding, NodeFacts, Precondition, check_node
-from deploy.converge.memory_estimate import MEGABYTE, estimate, of_inventory, of_training
+from deploy.converge.machine_facts import MEGABYTE, estimate, memory_of_roles, training_memory
 from tests.deploy.converge.pi import thesis
 from tests.deploy.converge.tables import TABLES, rows
 
@@ -149,15 +149,15 @@ def test_both_directions_of_a_layer_count(model: dict[str, object], units: int) 
 
 @rows("in_sync_workers_share_the_slots_of_a_step", "workers", "part")
 def test_in_sync_workers_share_the_slots_of_a_step(workers: int, part: int) -> None:
-    shared = of_training("sync", 16, workers, ThesisModel(hidden=32))
+    shared = training_memory("sync", 16, workers, ThesisModel(hidden=32))
     assert shared == estimate(32, 17, part, prepared=16)
 
 
 def test_who_computes_more_slots_at_once_takes_more() -> None:
     """Otherwise each computes whole batches, by one function."""
     model = ThesisModel(hidden=32)
-    assert of_training("async", 4, 16, model) == estimate(32)
-    assert of_training("async", 16, 16, model) == estimate(32, part=16)
+    assert training_memory("async", 4, 16, model) == estimate(32)
+    assert training_memory("async", 16, 16, model) == estimate(32, part=16)
     assert estimate(32, part=8).worker > estimate(32).worker == estimate(32, part=1).worker
     eight, one, plain = (estimate(32, prepared=count).coordinator for count in (8, 1, 4))
     assert eight > plain == one
@@ -171,4 +171,4 @@ def test_the_estimate_follows_what_auto_becomes(
         thesis(*(f"jobs.train.{setting}" for setting in those)) for those in (settings, same)
     )
     known = dict.fromkeys(NAMES, cores) if cores else {}
-    assert of_inventory(given, known) == of_inventory(settled, {})
+    assert memory_of_roles(given, known) == memory_of_roles(settled, {})

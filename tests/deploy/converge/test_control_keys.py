@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from core.control.client import key_of
 from deploy.cluster.places import CONTROL_TOKEN, UNIT_FOLDER
-from deploy.converge.control_keys import token_of
 from deploy.converge.deployment import plan
+from deploy.converge.monitor import token_of
 from tests.deploy.converge.pi import (
     PlayedPis,
     all_changes,

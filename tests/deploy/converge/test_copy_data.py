@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.converge.change import PublishedFile
 from deploy.converge.publication import Publication, copy_data
+from deploy.converge.subject import PublishedFile
 from deploy.release.scripts import Refusal
-from deploy.rooted.files import copy_one
-from deploy.rooted.walk import Refused
+from deploy.rooted.files import Refused, copy_one
 from tests.deploy.converge.played_node import PlayedNode
 
 KEY = "0123456789abcdef"

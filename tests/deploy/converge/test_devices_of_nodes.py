@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from deploy.converge import devices
+from deploy.converge import hardware
 from deploy.converge.code import ReleaseChoice
-from deploy.converge.devices import DEVICES, device_findings, devices_here, has_gpu
+from deploy.converge.hardware import DEVICES, NVIDIA, device_findings, devices_here, has_gpu
 from deploy.converge.machine_facts import Questions
 from deploy.converge.subject import NodeAnswer
 from deploy.converge.survey import fact_script
@@ -54,7 +54,7 @@ def test_each_device_is_for_a_worker_and_each_worker_has_one(row: Any) -> None:
 
 
 def test_a_node_is_asked_and_its_answer_read() -> None:
-    assert devices.NVIDIA in fact_script(Questions())
+    assert NVIDIA in fact_script(Questions())
     answer = NodeAnswer({"gpus": "\nNVIDIA A2\nNVIDIA T4\n", "tpus": "/dev/accel0"}, 0.0, 0.0)
     facts = untouched(more=DEVICES.read(answer))
     assert facts.more == {"gpus": ("NVIDIA A2", "NVIDIA T4"), "tpus": ("/dev/accel0",)}
@@ -92,5 +92,5 @@ def test_this_machine_is_looked_at_like_a_node(
     for number, text in enumerate(["Model: \t\t NVIDIA A2\nIRQ: 7\n", "no model\n"]):
         (tmp_path / f"0000:0{number}").mkdir()
         (tmp_path / f"0000:0{number}" / "information").write_text(text)
-    monkeypatch.setattr(devices, "NVIDIA", str(tmp_path))
+    monkeypatch.setattr(hardware, "NVIDIA", str(tmp_path))
     assert devices_here()["gpu"] == ("NVIDIA A2", "GPU")

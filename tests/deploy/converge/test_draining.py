@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from deploy.converge.draining import (
+from deploy.converge.coordinator import (
     Drained,
     lost_parameters,
     read_answers,

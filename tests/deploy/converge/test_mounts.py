@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from core.inventory import Inventory
-from deploy.converge.change import Shell
+from deploy.converge.debian import Mounted
 from deploy.converge.deployment import plan
 from deploy.converge.machine_facts import MachineFacts, MountFact, Questions
-from deploy.converge.mounts import Mounted
+from deploy.converge.subject import Shell
 from deploy.converge.survey import PUBLISHED_SECONDS, fact_script, read_facts
 from tests.core.inventory.cases import read
 from tests.deploy.converge.examined import found, problem

@@ -12,8 +12,8 @@ from core.ground.errors import ClusterError, UsageError
 from core.inventory import load
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
-from deploy.converge import extras as of_nodes
-from deploy.converge.extras import NodeExtras
+from deploy.converge import code as of_nodes
+from deploy.converge.code import NodeExtras
 from deploy.release import extras
 from deploy.release.requirements import Target, environment_key
 from deploy.release.scripts import install_environment, prune_extras
@@ -77,7 +77,7 @@ class Nodes:
             (of_nodes, "make_wheelhouse", partial(make_wheelhouse, cache=folder / "wheels")),
             (of_nodes, "install_environment", partial(install_environment, python=EXECUTABLE)),
             (of_nodes, "prune_extras", partial(prune_extras, root=extras_root)),
-            (of_nodes, "locked", partial(extras.locked, cache=folder / "locks")),
+            (of_nodes, "lock_packages", partial(extras.lock_packages, cache=folder / "locks")),
         ):
             patch.setattr(module, name, value)
 

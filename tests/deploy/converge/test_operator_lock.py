@@ -9,8 +9,8 @@ import pytest
 from core.ground.errors import ClusterError
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
-from deploy.converge import operator_lock
-from deploy.converge.operator_lock import only_operator
+from deploy.converge import coordinator
+from deploy.converge.coordinator import only_operator
 
 HUB: Any = SimpleNamespace(
     inventory=SimpleNamespace(of_role=lambda _: [SimpleNamespace(node="pi-1")]),
@@ -27,8 +27,8 @@ def test_the_second_operator_is_told_of_the_first(
     )
     systemctl.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(operator_lock, "WAIT_SECONDS", 0)
-    monkeypatch.setattr(operator_lock, "PATH", str(tmp_path / "operator"))
+    monkeypatch.setattr(coordinator, "WAIT_SECONDS", 0)
+    monkeypatch.setattr(coordinator, "OPERATOR_LOCK", str(tmp_path / "operator"))
     with only_operator(HUB, "start") as jobs:
         assert jobs == ["1-train-1"]
         with (
@@ -43,7 +43,7 @@ def test_the_second_operator_is_told_of_the_first(
 def test_a_node_without_the_lock_delays_nothing_and_that_is_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(operator_lock, "PATH", str(tmp_path / "nowhere" / "operator"))
+    monkeypatch.setattr(coordinator, "OPERATOR_LOCK", str(tmp_path / "nowhere" / "operator"))
     with only_operator(HUB, "start") as jobs:
         assert jobs == []
     line = "pi-1: the lock of operators is not there (its process ended with"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from deploy.converge.change import Shell
-from deploy.converge.packages import PLANNED, Packages
+from deploy.converge.debian import PLANNED, Packages
+from deploy.converge.subject import Shell
 from deploy.converge.subjects import reset_script
 from tests.deploy.converge.examined import roots
 from tests.deploy.converge.pi import thesis, untouched

@@ -5,7 +5,7 @@ import pytest
 
 from core.inventory import Task
 from deploy.cluster.services import ClusterStatus, RoleState, RoleStatus
-from deploy.converge.change import SILENT
+from deploy.converge.subject import SILENT
 from deploy.converge.this_machine import STOPS_AFTER, Roles, changes_of, disagreement, plan_start
 
 PI = Path("pi.yaml")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from deploy.render import firewall
+from deploy.render.network import firewall_mark
 from tests.deploy.converge.examined import INVENTORY, found
 from tests.deploy.converge.pi import thesis
 from tests.deploy.converge.tables import rows
@@ -24,7 +24,7 @@ def test_a_process_of_the_owner_that_the_firewall_would_close_is_named(port: int
     owners: dict[str, Any] = {"listening": {22: SSHD, port: "process 9 (grafana)"}}
     closes = f"a start closes port {port} of process 9 (grafana) to all but the inventory's nodes"
     assert closes in found(**owners)["firewall"].line
-    assert found(**owners, firewall=firewall.mark_of(INVENTORY, "rpi01")) == {}
+    assert found(**owners, firewall=firewall_mark(INVENTORY, "rpi01")) == {}
     owners |= {"users": {"pscluster": (890, 890)}}
     owners |= {"uid_owners": {890: "pscluster"}, "gid_owners": {890: "pscluster"}}
     assert found(**owners, listening_uids={port: 890}) == {}

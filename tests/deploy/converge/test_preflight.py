@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from deploy.converge.card import clones
+from deploy.converge.hardware import clones
 from tests.deploy.converge import examined
 from tests.deploy.converge.examined import findings, found
 from tests.deploy.converge.pi import untouched

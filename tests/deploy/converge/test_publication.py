@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from deploy.cluster.places import ENVIRONMENTS, shared_folders
-from deploy.converge.change import PublishedFile
 from deploy.converge.desired import Machines
-from deploy.converge.machine_facts import MountFact
-from deploy.converge.memory_estimate import MEGABYTE
+from deploy.converge.machine_facts import MEGABYTE, MountFact
 from deploy.converge.publication import WHEELHOUSE_BYTES, Publication, room_needed
+from deploy.converge.subject import PublishedFile
 from deploy.converge.survey import Survey
 from tests.deploy.converge.pi import Cluster, release, thesis, untouched_cluster
 from tests.deploy.converge.played_machine import ENVIRONMENT

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from deploy.converge.mounts import FSTAB_BEGIN, FSTAB_END
+from deploy.converge.debian import FSTAB_BEGIN, FSTAB_END
 from deploy.converge.subjects import reset_script
 from tests.deploy.converge.pi import thesis
 from tests.deploy.converge.played_node import PlayedNode

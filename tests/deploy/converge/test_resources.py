@@ -8,15 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deploy.cluster.places import shared_folders
-from deploy.converge.accounts import NodeAccount
-from deploy.converge.change import Resource, Shell, Upload
-from deploy.converge.firewall import Firewall
-from deploy.converge.folders import NotedFolders
+from deploy.converge.debian import FSTAB_BEGIN, FSTAB_END, FstabLines, Mounted, NodeAccount
 from deploy.converge.machine_facts import FileFact, MachineFacts
-from deploy.converge.mounts import FSTAB_BEGIN, FSTAB_END, FstabLines, Mounted
 from deploy.converge.resources import Absent, Folder, RunningUnit
-from deploy.converge.storage import Exports, export_again
-from deploy.render import firewall, storage
+from deploy.converge.roles import Firewall
+from deploy.converge.storage import Exports, NotedFolders, export_again
+from deploy.converge.subject import Resource, Shell, Upload
+from deploy.render import storage
+from deploy.render.network import RULES_PATH, loaded_mark, ruleset
 from tests.deploy.converge.examined import roots
 from tests.deploy.converge.pi import thesis, untouched
 from tests.deploy.converge.played_node import PlayedNode
@@ -119,7 +118,7 @@ def test_what_is_not_there_need_not_be_removed() -> None:
 
 
 def test_the_firewall_is_tried_from_a_new_connection_before_it_is_kept() -> None:
-    rules = firewall.ruleset(thesis(), "rpi11")
+    rules = ruleset(thesis(), "rpi11")
     wanted = Firewall(rules)
     (change,) = wanted.changes(untouched())
     kinds = [type(step).__name__ for step in change.steps]
@@ -131,10 +130,10 @@ def test_the_firewall_is_tried_from_a_new_connection_before_it_is_kept() -> None
     assert load.script.index("systemd-run") < load.script.index("\nnft -f")
 
     def left(loaded: str | None) -> int:
-        kept = {firewall.PATH: roots(rules)}
+        kept = {RULES_PATH: roots(rules)}
         return len(wanted.changes(untouched(files=kept, firewall=loaded)))
 
-    assert [left(mark) for mark in (firewall.loaded_mark(rules), "0" * 16, None)] == [0, 1, 1]
+    assert [left(mark) for mark in (loaded_mark(rules), "0" * 16, None)] == [0, 1, 1]
 
 
 QUIET = (

@@ -12,10 +12,9 @@ import pytest
 
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
-from deploy.converge.change import Change, DeploymentDisplay, Shell
 from deploy.converge.deployment import Desired, PlanRunner, plan
-from deploy.converge.listening import until_it_listens
 from deploy.converge.recap import Recap
+from deploy.converge.resources import until_it_listens
 from deploy.converge.serving import (
     READY_SECONDS,
     SCRIPT,
@@ -23,6 +22,7 @@ from deploy.converge.serving import (
     waits,
     words_of,
 )
+from deploy.converge.subject import Change, DeploymentDisplay, Shell
 from recognise.service.certificates import server_certificate
 from recognise.service.state import made
 from tests.deploy.answering import answering

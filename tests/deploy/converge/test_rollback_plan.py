@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from deploy.converge.rollback_plan import (
+from deploy.converge.recap import (
     Need,
     Rollback,
     Standing,
@@ -11,7 +11,7 @@ from deploy.converge.rollback_plan import (
     read_runs,
     target,
 )
-from deploy.release.history import Installed, Release
+from deploy.release.scripts import Installed, Release
 from tests.deploy.converge.tables import rows
 
 ENVIRONMENT = "e" * 16

@@ -3,9 +3,9 @@
 import subprocess
 
 from core.inventory import Inventory
-from deploy.converge.change import Shell
 from deploy.converge.deployment import plan
-from deploy.converge.rollback_plan import runs_script
+from deploy.converge.recap import runs_script
+from deploy.converge.subject import Shell
 from deploy.converge.subjects import reset_script
 from deploy.converge.survey import fact_script
 from deploy.converge.systemd import interrupt_script, restart_script, stop_script

@@ -7,8 +7,8 @@ import pytest
 
 from core.inventory.sections import Service
 from deploy.converge.deployment import plan
-from deploy.converge.node_table import node_rows
 from deploy.converge.survey import Survey
+from deploy.converge.systemd import node_rows
 from deploy.release.requirements import FILES, Target, committed, pins
 from deploy.render import units
 from recognise.service.limits import Limits

@@ -8,9 +8,8 @@ import pytest
 from deploy.cluster.services import RoleState, RoleStatus
 from deploy.converge.apply import StepFailure
 from deploy.converge.machine_facts import MachineFacts
-from deploy.converge.node_table import NodeRow, node_rows
 from deploy.converge.survey import Survey
-from deploy.converge.systemd import role_states, state_of
+from deploy.converge.systemd import NodeRow, node_rows, role_states, state_of
 from deploy.terminal.console import console, node_parts
 from tests.deploy.converge.examined import running
 from tests.deploy.converge.pi import Cluster, machines_for, thesis, with_unit

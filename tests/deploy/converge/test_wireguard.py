@@ -11,13 +11,18 @@ import pytest
 from core.ground.errors import ClusterError
 from deploy.cluster.tunnel_keys import IN_CLEAR, TunnelKeys
 from deploy.converge.deployment import plan
-from deploy.converge.desired import Machines
-from deploy.converge.machine_facts import MachineFacts
-from deploy.converge.memory_estimate import estimate
-from deploy.converge.preflight import examine
+from deploy.converge.desired import Machines, examine
+from deploy.converge.machine_facts import MachineFacts, estimate
 from deploy.converge.subject import NodeSpec
 from deploy.converge.wireguard import KEY, NETWORKS
-from deploy.render.wireguard import APPLY, FOLDER, MODULE, PEERS, PRIVATE, UNIT
+from deploy.render.network import (
+    PEERS_PATH,
+    PRIVATE_KEY,
+    TUNNEL_FOLDER,
+    TUNNEL_MODULE,
+    TUNNEL_SCRIPT,
+    TUNNEL_UNIT,
+)
 from tests.core.inventory.cases import edited, only, problems, read
 from tests.deploy.converge.pi import PlayedPis, machines_for, named, on_node, untouched
 from tests.deploy.converge.tables import rows
@@ -73,13 +78,16 @@ def test_each_node_makes_its_key_and_knows_the_others(tmp_path: Path) -> None:
     assert changes.index(packages) < changes.index("create WireGuard")
     pinned = TunnelKeys(tmp_path / "keys.json").known
     assert pinned == {name: facts[name].more[KEY] for name in NODES}
-    peers = facts["rpi02"].text(PEERS)
+    peers = facts["rpi02"].text(PEERS_PATH)
     assert f"PublicKey = {pinned['rpi01']}\nEndpoint = 192.168.1.16:51820" in peers
     assert "AllowedIPs = 10.217.1.18/32" in peers
     assert pinned["rpi02"] not in peers
-    assert (facts["rpi02"].files[FOLDER].mode, facts["rpi02"].files[PEERS].mode) == (0o700, 0o600)
+    assert (facts["rpi02"].files[TUNNEL_FOLDER].mode, facts["rpi02"].files[PEERS_PATH].mode) == (
+        0o700,
+        0o600,
+    )
     for name in NODES:
-        private = (tmp_path / "pis" / name / PRIVATE[1:]).read_text().strip()
+        private = (tmp_path / "pis" / name / PRIVATE_KEY[1:]).read_text().strip()
         assert private not in repr(facts)
 
 
@@ -88,7 +96,7 @@ def test_a_changed_key_is_refused_and_a_new_pair_reaches_all_others(tmp_path: Pa
     machines = tunnelled(tmp_path / "keys.json")
     pis.deploy(machines, *NODES, phases=TUNNEL)
     before = dict(machines.keys.known)  # type: ignore[union-attr]
-    (tmp_path / "pis/rpi02" / PRIVATE[1:]).write_text("A" * 43 + "=\n")
+    (tmp_path / "pis/rpi02" / PRIVATE_KEY[1:]).write_text("A" * 43 + "=\n")
     facts = pis.facts(machines, *NODES)
     (line,) = findings(machines, facts["rpi02"], "rpi02")
     assert f"{before['rpi02']} is pinned" in line
@@ -100,7 +108,7 @@ def test_a_changed_key_is_refused_and_a_new_pair_reaches_all_others(tmp_path: Pa
     part = replace(machines, takes_part=frozenset(NODES))
     _, plans = pis.deploy(part, *NODES, phases=TUNNEL)
     changed = [one for phase in TUNNEL for node in NODES for one in plans[phase][node]]
-    assert sorted(named(changed)) == [*[f"change {PEERS}"] * 3, "change WireGuard"]
+    assert sorted(named(changed)) == [*[f"change {PEERS_PATH}"] * 3, "change WireGuard"]
     after = TunnelKeys(tmp_path / "keys.json").known
     assert [name for name in NODES if after[name] != before[name]] == ["rpi02"]
 
@@ -112,7 +120,7 @@ def test_a_node_that_comes_later_is_told_to_those_that_are_there(tmp_path: Path)
     facts = pis.facts(machines, *NODES)
     part = replace(machines, takes_part=frozenset(facts))
     planned = plan(part, facts)["transport"]
-    assert f"change {PEERS}" in named(planned["rpi01"])
+    assert f"change {PEERS_PATH}" in named(planned["rpi01"])
     assert named(plan(machines, facts)["transport"]["rpi01"]) == []
 
 
@@ -123,12 +131,12 @@ def test_transport_plain_takes_the_tunnel_away(tmp_path: Path) -> None:
     plain = replace(machines_for(read(edited())), keys=machines.keys)
     facts, plans = pis.deploy(plain, *NODES)
     assert TunnelKeys(tmp_path / "keys.json").known == {}
-    assert FOLDER not in facts["rpi02"].files
-    removed = [f"remove {path}" for path in (APPLY, PEERS, "WireGuard")]
+    assert TUNNEL_FOLDER not in facts["rpi02"].files
+    removed = [f"remove {path}" for path in (TUNNEL_SCRIPT, PEERS_PATH, "WireGuard")]
     # Mounts and roles leave the tunnel before it goes: an NFS mount without its server stays.
     assert on_node(plans, "rpi02")[0] == "create tunnel"
-    assert on_node(plans, "rpi02")[-4:] == [f"remove /etc/systemd/system/{UNIT}", *removed]
-    assert facts["rpi02"].unit(UNIT) is None
+    assert on_node(plans, "rpi02")[-4:] == [f"remove /etc/systemd/system/{TUNNEL_UNIT}", *removed]
+    assert facts["rpi02"].unit(TUNNEL_UNIT) is None
 
 
 def findings(
@@ -156,7 +164,7 @@ def test_a_network_of_the_node_may_not_lie_in_the_tunnel_s() -> None:
 def test_a_kernel_without_it_and_a_cluster_without_it_are_said() -> None:
     words = ("ok", "warning")
     assert "wireguard-go" in findings(tunnelled(), facts_with(), "rpi01", words)[0]
-    assert findings(tunnelled(), facts_with(**{MODULE: True}), "rpi01", words) == []
+    assert findings(tunnelled(), facts_with(**{TUNNEL_MODULE: True}), "rpi01", words) == []
     plain = machines_for(read(edited()))
     assert [len(findings(plain, facts_with(), name, words)) for name in NODES] == [1, 0, 0]
     assert findings(plain, facts_with(), "rpi01", words) == [IN_CLEAR]

@@ -10,7 +10,9 @@ import pytest
 
 from deploy.cluster.connection import NodeConnection
 from deploy.converge.apply import StepFailedError, StepFailure, apply
-from deploy.converge.change import (
+from deploy.converge.deployment import PHASES, PlanRunner
+from deploy.converge.recap import Recap
+from deploy.converge.subject import (
     SILENT,
     Change,
     DeploymentDisplay,
@@ -21,8 +23,6 @@ from deploy.converge.change import (
     Step,
     Upload,
 )
-from deploy.converge.deployment import PHASES, PlanRunner
-from deploy.converge.recap import Recap
 from tests.deploy.converge.pi import machines_for, thesis
 from tests.deploy.over_ssh.nodes import fleet_of, trusting
 from tests.deploy.over_ssh.sshd import Sshd, running_sshd

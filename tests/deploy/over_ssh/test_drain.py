@@ -13,7 +13,7 @@ from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
 from core.metrics import exporter
 from deploy.cluster.fleet import Fleet
-from deploy.converge.draining import drain
+from deploy.converge.coordinator import drain
 from tests.deploy.over_ssh.nodes import fleet_of, trusting
 from tests.deploy.over_ssh.sshd import Sshd, running_sshd
 

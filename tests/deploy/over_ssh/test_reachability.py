@@ -14,7 +14,7 @@ from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.converge import reachability
 from deploy.converge.reachability import REFUSED, Unreached, found_unreached, needs_of, unreachable
-from deploy.render import firewall
+from deploy.render.network import firewall_mark
 from tests.core.inventory.cases import machine, read
 from tests.deploy.converge.pi import thesis, untouched
 from tests.deploy.over_ssh.nodes import fleet_of, trusting
@@ -133,7 +133,7 @@ JUDGED: dict[str, tuple[str, dict[str, object], bool]] = {
     "our firewall does not know the node yet": ("timed out", {"firewall": "older"}, False),
     "our firewall knows it": (
         "timed out",
-        {"firewall": firewall.mark_of(thesis(), SERVER)},
+        {"firewall": firewall_mark(thesis(), SERVER)},
         True,
     ),
 }

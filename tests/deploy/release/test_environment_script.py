@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.release.hashes import SUMS, file_sha256, parse_sums, sums_text
+from deploy.release.requirements import SUMS, file_sha256, parse_sums, sums_text
 from deploy.release.scripts import Refusal, RefusedError
 from deploy.release.wheelhouse import Wheelhouse
 from tests.deploy.release.wheels import (

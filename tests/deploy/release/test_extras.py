@@ -10,7 +10,14 @@ import pytest
 
 from core.ground.errors import ClusterError, UsageError
 from deploy.release import extras
-from deploy.release.extras import Base, Lock, environment_for, locked, unsatisfied, wanted
+from deploy.release.extras import (
+    Base,
+    Lock,
+    environment_for,
+    lock_packages,
+    package_lines,
+    unsatisfied_reason,
+)
 from deploy.release.requirements import MACHINES, PYTHONS, Pin, Target
 from deploy.release.scripts import Refusal, prune_extras
 from deploy.release.wheelhouse import make_wheelhouse
@@ -54,7 +61,7 @@ def base(target: Target = HERE, key: str = "0" * 16, **versions: str) -> Base:
 def lock(folder: Path, text: str, of: Base) -> Lock:
     path = folder / "requirements.txt"
     path.write_text(text)
-    return locked(path, of, folder / "locks")
+    return lock_packages(path, of, folder / "locks")
 
 
 def versions(found: Lock) -> dict[str, str]:
@@ -136,7 +143,7 @@ def test_a_line_that_names_no_package_is_shown(
     if text is not None:
         path.write_text(text, encoding="latin-1")
     with pytest.raises(UsageError, match=words):
-        wanted(path)
+        package_lines(path)
 
 
 def test_a_file_has_at_most_200_lines_and_64_kib(tmp_path: Path) -> None:
@@ -144,14 +151,14 @@ def test_a_file_has_at_most_200_lines_and_64_kib(tmp_path: Path) -> None:
     for text, words in (("beta\n" * 201, "at most 200 lines"), ("#" * ((64 << 10) + 1), "64 KiB")):
         path.write_text(text)
         with pytest.raises(UsageError, match=words):
-            wanted(path)
+            package_lines(path)
 
 
 def test_the_reason_is_uvs_without_its_frame() -> None:
     said = "error: No solution\n  cause: Because a has\n  no wheels, we can conclude that your"
     rest = " requirements are unsatisfiable.\n\nhint: Wheels of `a`\n"
-    assert unsatisfied(said + rest) == "Because a has no wheels"
-    assert unsatisfied("error: something else") == "something else"
+    assert unsatisfied_reason(said + rest) == "Because a has no wheels"
+    assert unsatisfied_reason("error: something else") == "something else"
 
 
 @pytest.mark.parametrize("machine", MACHINES)

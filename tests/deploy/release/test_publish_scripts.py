@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.release.hashes import SUMS, parse_sums
+from deploy.release.requirements import SUMS, parse_sums
 from deploy.release.scripts import (
     Refusal,
     RefusedError,

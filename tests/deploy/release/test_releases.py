@@ -10,14 +10,19 @@ from pathlib import Path
 import pytest
 
 from deploy.release.code_wheel import CodeWheel, code_key
-from deploy.release.hashes import file_sha256
-from deploy.release.history import Installed, ListingError, Release, previous, read, unneeded
+from deploy.release.requirements import file_sha256
 from deploy.release.scripts import (
     Done,
+    Installed,
+    ListingError,
     Refusal,
+    Release,
+    installed_releases,
     list_releases,
     make_current,
+    previous,
     remove,
+    unneeded,
     unpack_release,
 )
 from tests.deploy.release.wheels import (
@@ -67,7 +72,7 @@ class Node:
         return code.key
 
     def installed(self) -> Installed:
-        return read(printed(list_releases(root=str(self.root))))
+        return installed_releases(printed(list_releases(root=str(self.root))))
 
     def back(self) -> Release:
         """Where a rollback goes."""
@@ -183,7 +188,9 @@ def test_power_lost_on_the_way_from_an_old_release_to_its_new_form(node: Node) -
 
 
 def test_nothing_to_go_back_to(node: Node, tmp_path: Path) -> None:
-    assert previous(read(printed(list_releases(root=str(tmp_path / "nowhere"))))) is None
+    assert (
+        previous(installed_releases(printed(list_releases(root=str(tmp_path / "nowhere"))))) is None
+    )
     node.push("one")
     assert previous(node.installed()) is None
 
@@ -225,4 +232,4 @@ def test_what_is_no_key_never_reaches_a_script(key: str) -> None:
 )
 def test_a_listing_that_is_none_is_refused(line: str) -> None:
     with pytest.raises(ListingError, match=f"listing of releases, got '{line}'"):
-        read(f"{line}\ncurrent aaaa\nunchanged: listed\n")
+        installed_releases(f"{line}\ncurrent aaaa\nunchanged: listed\n")

@@ -1,5 +1,6 @@
 """A wheelhouse is downloaded once, is completed later, and says in one line what is missing."""
 
+import os
 import shutil
 import threading
 import time
@@ -9,11 +10,9 @@ import pytest
 
 from core.ground.errors import ClusterError
 from core.ground.locks import FileLock
-from deploy.release.hashes import SUMS, file_sha256, parse_sums
-from deploy.release.requirements import environment_key
+from deploy.release.requirements import SUMS, environment_key, file_sha256, parse_sums
 from deploy.release.wheelhouse import (
     COMPLETE,
-    TEMPORARY,
     Wheelhouse,
     make_wheelhouse,
     open_wheelhouse,
@@ -105,7 +104,7 @@ def test_a_missing_wheel_is_one_line_and_the_next_attempt_goes_on(
 
 def test_what_was_cut_off_is_made_good(cache: Cache) -> None:
     folder = cache.folder / cache.key
-    (folder / f"{TEMPORARY}1").mkdir(parents=True)
+    (folder / f".pip.{os.uname().nodename}@0-1.partial").mkdir(parents=True)
     (folder / ALPHA).write_bytes(b"half")
     (folder / "older-1.0-py3-none-any.whl").write_bytes(b"of nobody")
     made = cache.make()

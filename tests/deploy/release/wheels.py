@@ -12,7 +12,7 @@ import pytest
 
 from deploy.release.code_wheel import uv_executable
 from deploy.release.extras import Lock
-from deploy.release.hashes import file_sha256
+from deploy.release.requirements import file_sha256
 from deploy.release.scripts import Done, Refusal, RefusedError, install_environment, outcome
 from deploy.release.wheelhouse import Wheelhouse
 

@@ -9,9 +9,18 @@ from pathlib import Path
 from core.inventory import Inventory
 from core.inventory.loading import loads
 from deploy.cluster.places import shared_folders
-from deploy.render import firewall, storage, units, wireguard
+from deploy.render import storage, units
+from deploy.render.kubernetes import SERVICE as SERVICE
 from deploy.render.kubernetes import manifests
-from deploy.render.serving_pods import FILE as SERVICE
+from deploy.render.network import (
+    FIREWALL_UNIT,
+    TUNNEL_UNIT,
+    firewall_unit,
+    ruleset,
+    tunnel_peers,
+    tunnel_script,
+    tunnel_unit,
+)
 from tests.core.inventory.cases import machine, read
 
 FOLDER = Path(__file__).with_name("rendered")
@@ -77,13 +86,13 @@ def unit_texts(inventory: Inventory, memory: bool = True) -> dict[str, str]:
     texts = {units.unit_name(task): units.role_unit(inventory, task) for task in tasks}
     texts |= {
         "pscluster.slice": units.slice_unit(memory),
-        firewall.UNIT: firewall.unit(),
+        FIREWALL_UNIT: firewall_unit(),
         units.JOB_UNIT: units.job_unit(inventory),
     }
     if inventory.encrypted:
         node = inventory.nodes[0].name
-        texts[wireguard.UNIT] = wireguard.unit(inventory, node, in_kernel=False)
-        texts[IN_KERNEL] = wireguard.unit(inventory, node, in_kernel=True)
+        texts[TUNNEL_UNIT] = tunnel_unit(inventory, node, in_kernel=False)
+        texts[IN_KERNEL] = tunnel_unit(inventory, node, in_kernel=True)
     if inventory.monitor_node is not None:
         texts[units.MONITOR_UNIT] = units.monitor_unit(inventory, memory)
     for node in inventory.service_nodes:
@@ -110,8 +119,8 @@ def of_machines(inventory: Inventory, memory: bool) -> dict[str, str]:
         "job-of-others.service": units.job_unit(inventory, coordinates=False),
         "role-of-systemd-254.service": units.role_unit(inventory, inventory.task("ps", 0), 254),
         "addresses.conf": units.addresses_drop_in(inventory),
-        "server.nft": firewall.ruleset(inventory, server),
-        "other.nft": firewall.ruleset(inventory, other),
+        "server.nft": ruleset(inventory, server),
+        "other.nft": ruleset(inventory, other),
         **shared(inventory),
     }
 
@@ -121,10 +130,10 @@ def of_encrypted(inventory: Inventory) -> dict[str, str]:
     node = inventory.nodes[0].name
     every = unit_texts(inventory)
     return {
-        **{name: every[name] for name in (wireguard.UNIT, IN_KERNEL, "pscluster-ps-0.service")},
-        "peers": wireguard.peers(inventory, node, KEYS),
-        "apply.sh": wireguard.apply(),
-        "server.nft": firewall.ruleset(inventory, node),
+        **{name: every[name] for name in (TUNNEL_UNIT, IN_KERNEL, "pscluster-ps-0.service")},
+        "peers": tunnel_peers(inventory, node, KEYS),
+        "apply.sh": tunnel_script(),
+        "server.nft": ruleset(inventory, node),
         **shared(inventory),
     }
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.inventory import Inventory
-from deploy.render import firewall
+from deploy.render.network import loaded_mark, ruleset
 from tests.core.inventory.cases import edited, problems, read
 from tests.deploy.converge.pi import thesis
 from tests.deploy.render.rendered import FULL, PLAIN
@@ -36,8 +36,8 @@ def test_nft_loads_them_twice(tmp_path: Path, inventory: Inventory) -> None:
     needs.tool("nft")
     needs.network_namespace()
     rules = tmp_path / "rules.nft"
-    rules.write_text(firewall.ruleset(inventory, inventory.nodes[0].name))
+    rules.write_text(ruleset(inventory, inventory.nodes[0].name))
     script = f"nft -f {rules} && nft -f {rules} && nft list table inet pscluster"
     listed = loaded(script, "unshare", "-n")
-    assert f"pscluster {firewall.loaded_mark(rules.read_text())}" in listed
+    assert f"pscluster {loaded_mark(rules.read_text())}" in listed
     assert listed.count("@nodes accept") == 1

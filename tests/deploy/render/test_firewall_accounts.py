@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.cluster.places import account_numbers
-from deploy.render import firewall
+from deploy.render.network import firewall_mark, ruleset
 from tests.core.server.namespaces import ip, why_not
 from tests.deploy.converge.pi import thesis
 from tests.deploy.render.test_firewall import loaded
@@ -128,7 +128,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Two nodes on one cable, each with the table, and with nobody at its ports."""
     needs.tool("nft")
     rules = tmp_path_factory.mktemp("rules") / "rules.nft"
-    rules.write_text(firewall.ruleset(WATCHED, "rpi11"))
+    rules.write_text(ruleset(WATCHED, "rpi11"))
     with wired(HERE, theirs=[THERE, ELSEWHERE]) as names:
         ip("-n", names[0], "route", "add", f"{ELSEWHERE}/32", "dev", "cable", "src", HERE)
         for name in names:
@@ -197,5 +197,5 @@ def test_what_nft_lists_can_be_loaded_again(pair: tuple[str, str], tmp_path: Pat
         f"nft list {table} >{before} && nft delete {table} && nft -f {before} && nft list ruleset",
         *inside(pair[0]),
     )
-    assert firewall.mark_of(WATCHED, "rpi11") in listed
+    assert firewall_mark(WATCHED, "rpi11") in listed
     assert "meta skuid" in listed

@@ -13,9 +13,9 @@ from core.ground.errors import UsageError
 from core.inventory.loading import loads
 from deploy.commands.render import RenderFlags, render
 from deploy.common.project import ROOT
-from deploy.render.firewall import closed_ports
 from deploy.render.kubernetes import INVENTORY, KUSTOMIZATION, NETWORK_POLICIES, manifests
-from deploy.render.serving_pods import FILE as SERVICE
+from deploy.render.kubernetes import SERVICE as SERVICE
+from deploy.render.network import closed_ports
 from tests.core.inventory.cases import machine, read
 from tests.deploy.converge.pi import thesis
 from tests.deploy.render.rendered import (

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.beds.tunnels import tunnels
 from core.inventory import Inventory
-from deploy.render import firewall
+from deploy.render.network import ruleset
 from tests.core.server.namespaces import ip
 from tests.deploy.converge.pi import thesis
 from tests.deploy.render.test_firewall import loaded
@@ -53,7 +53,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
         stack.enter_context(tunnels(inventory(), prefixes, folder))
         for node, space in zip(NODES, spaces, strict=True):
             rules = folder / f"{node}.nft"
-            rules.write_text(firewall.ruleset(inventory(), node))
+            rules.write_text(ruleset(inventory(), node))
             loaded(f"nft -f {rules}", *inside(space))
             stack.enter_context(serving(space, {0: [*CLUSTER, OTHER]}))
         yield spaces

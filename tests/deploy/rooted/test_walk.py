@@ -15,9 +15,9 @@ import pytest
 
 from deploy.rooted.commands import (
     PYTHON,
+    file_list,
     file_program,
     give_folder,
-    listed,
     make_folder,
     make_point,
     remove,
@@ -129,7 +129,7 @@ def test_a_file_is_written_whole_in_the_place_of_a_link(place: Path) -> None:
 
 def copy_files(source: str, target: str, files: list[tuple[str, str, int]]) -> list[str]:
     """As the scripts of installations and data sets do."""
-    return [PYTHON, "-I", "-S", "-c", file_program(), "copy", source, target, listed(files)]
+    return [PYTHON, "-I", "-S", "-c", file_program(), "copy", source, target, file_list(files)]
 
 
 COMMANDS: dict[str, Callable[[str], list[str]]] = {

@@ -1,11 +1,16 @@
-"""Draining workers before their restart: a running job gives them no new work.
+"""What an operator asks of the coordinator's node: a lock, and to drain workers before a restart.
 
-The coordinator takes such a request from its own node only, so that a script on that node asks for
-it.
+One operator works at a time: the lock lives as long as a connection. A running job gives drained
+workers no new work; the coordinator takes that request from its own node only, so that a script on
+that node asks for it.
 """
 
+import getpass
 import re
-from collections.abc import Sequence
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,10 +18,14 @@ from core.control.client import program
 from core.ground.errors import ClusterError
 from core.logs import say
 from deploy.cluster.fleet import Fleet
+from deploy.common.command_line import shell
+from deploy.common.texts import filled
 from deploy.rooted.commands import PYTHON
 
 if TYPE_CHECKING:
     from core.inventory import Inventory, Task
+    from deploy.cluster.cluster import ManagedCluster
+
 
 DRAIN_SECONDS = 60.0
 """The wait for a worker: most items take a second or two, the first on a Raspberry Pi longer."""
@@ -24,7 +33,7 @@ DRAIN_SECONDS = 60.0
 SPARE_SECONDS = 20.0
 """The time that the script may take beyond it."""
 
-_MAIN = """\
+_DRAIN_MAIN = """\
 import sys
 from contextlib import suppress
 from concurrent.futures import ThreadPoolExecutor
@@ -55,7 +64,7 @@ def script_for(token: str | None) -> bytes:
 
     Only the machine of a local cluster knows one here; a node has it in a file.
     """
-    return program(f"token = {token!r}\n{_MAIN}")
+    return program(f"token = {token!r}\n{_DRAIN_MAIN}")
 
 
 SCRIPT = script_for(None)
@@ -151,7 +160,7 @@ def drain(
     workers = workers_to_drain(tasks, inventory.of_role("worker"))
     if not servers and not workers:
         return
-    drained = _asked(inventory, fleet, workers, seconds)
+    drained = _ask_to_drain(inventory, fleet, workers, seconds)
     if drained.workers:
         say(f"drained {', '.join(drained.workers)}")
     for line in drained.trouble:
@@ -160,7 +169,9 @@ def drain(
         say(lost_parameters(servers))
 
 
-def _asked(inventory: "Inventory", fleet: Fleet, workers: Sequence[str], seconds: float) -> Drained:
+def _ask_to_drain(
+    inventory: "Inventory", fleet: Fleet, workers: Sequence[str], seconds: float
+) -> Drained:
     coordinator = inventory.of_role("coordinator")[0]
     try:
         done = fleet.nodes[coordinator.node].run(
@@ -174,3 +185,71 @@ def _asked(inventory: "Inventory", fleet: Fleet, workers: Sequence[str], seconds
     if not done.ok:
         return Drained(job=False, trouble=(nothing_drained(" | ".join(done.last_lines[-1:])),))
     return read_answers(done.text, workers)
+
+
+OPERATOR_LOCK = "/run/pscluster-operator"
+"""The lock, in a folder that only root writes; a restart of the node clears it."""
+WAIT_SECONDS = 10
+"""The wait for a busy node, which still ends the process of a command that has ended here."""
+
+
+@contextmanager
+def only_operator(cluster: "ManagedCluster", action: str) -> Iterator[Sequence[str]]:
+    """Hold the lock of the nodes while `action` changes them; yields the ids of jobs that run.
+
+    A process on the node has it (flock(2)) and ends with its connection, which is not the one of
+    the action: a deployment logs in again. It prints a line each 15 seconds, so that TCP ends the
+    connection of a machine that went off within a quarter of an hour. A node that cannot give the
+    lock, or loses it, delays no action: a line names that, and the action what is wrong with it.
+    Raises ClusterError with the holder.
+    """
+    hub = cluster.inventory.of_role("coordinator")[0].node
+    jobs: list[str] = []
+    refusals: list[str] = []
+    is_free = False
+    lost_by = "no answer within half a minute"
+    answered = threading.Event()
+    over = threading.Event()
+
+    def take(line: str) -> None:
+        nonlocal is_free
+        if line.startswith("free"):
+            is_free = True
+            jobs.extend(line.split()[1:])
+            answered.set()
+        elif line.startswith("another operator"):
+            refusals.append(line)
+
+    def hold() -> None:
+        operator = f"{getpass.getuser()}@{socket.gethostname()}: `fab deploy {action}`"
+        command = shell(filled("converge/operator_lock.sh"), OPERATOR_LOCK, operator, WAIT_SECONDS)
+        nonlocal lost_by
+        try:
+            code = fleet.nodes[hub].stream(command, take, root=True, stop=over)
+            lost_by = f"its process ended with {code}"
+        except ClusterError as error:
+            lost_by = str(error)
+        if is_free and not over.is_set():
+            warn("lost")
+        answered.set()
+
+    def warn(state: str) -> None:
+        say(
+            f"{hub}: the lock of operators is {state} ({lost_by}): another may change these nodes"
+            " meanwhile, and a job may run there that this interrupts",
+            error=True,
+        )
+
+    with cluster.fleet() as fleet:
+        holding = threading.Thread(target=hold)
+        holding.start()
+        try:
+            answered.wait(30.0)
+            for line in refusals:
+                raise ClusterError(f"{hub}: {line}")
+            if not is_free:
+                warn("not there")
+            yield jobs
+        finally:
+            over.set()
+            holding.join()

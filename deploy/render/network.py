@@ -1,7 +1,8 @@
-"""The nftables table of a node. Pure."""
+"""The network of a node: its nftables table, and the tunnel's unit, peers and script. Pure."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Network
 from typing import TYPE_CHECKING
 
 from deploy.cluster import places
@@ -14,13 +15,71 @@ from deploy.cluster.places import (
     account_numbers,
 )
 from deploy.common.texts import filled
-from deploy.render.wireguard import INTERFACE
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
 
-PATH = f"{CONFIGURATION}/firewall.nft"
-UNIT = "pscluster-firewall.service"
+
+TUNNEL_INTERFACE = "wg-pscluster"
+TUNNEL_UNIT = "pscluster-wireguard.service"
+TUNNEL_FOLDER = f"{CONFIGURATION}/wireguard"
+"""The folder of the private key, root's alone: a node that is asked shows all files of
+`CONFIGURATION` itself."""
+PRIVATE_KEY = f"{TUNNEL_FOLDER}/private"
+PEERS_PATH = f"{CONFIGURATION}/wireguard.peers"
+TUNNEL_SCRIPT = f"{CONFIGURATION}/wireguard.sh"
+IN_THE_KERNEL = "wireguard-tools"
+IN_USER_SPACE = "wireguard-go"
+"""Debian's packages: the second one where the kernel has no module."""
+TUNNEL_MODULE = "wireguard_module"
+"""A fact: whether the kernel has WireGuard."""
+
+
+def tunnel_peers(inventory: "Inventory", node: str, keys: Mapping[str, str]) -> str:
+    """Return one node's configuration without its private key.
+
+    Each other node whose key and address are proven is a peer, which may send from its own address
+    alone.
+    """
+    lines = [f"ListenPort = {inventory.wireguard.port}"]
+    for other in inventory.nodes:
+        key = keys.get(other.name)
+        if other.name == node or key is None or other.name not in inventory.admitted:
+            continue
+        lines += [
+            "",
+            f"# {other.name}",
+            "[Peer]",
+            f"PublicKey = {key}",
+            f"Endpoint = {inventory.links[other.name]}:{inventory.wireguard.port}",
+            f"AllowedIPs = {inventory.hosts[other.name]}/32",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def tunnel_script() -> str:
+    """Return the script that gives the interface its keys, peers, address and MTU."""
+    return filled(
+        "render/wireguard.sh", interface=TUNNEL_INTERFACE, private=PRIVATE_KEY, peers=PEERS_PATH
+    )
+
+
+def tunnel_unit(inventory: "Inventory", node: str, *, in_kernel: bool) -> str:
+    """Return the unit of the interface; in user space a process carries it, and is restarted."""
+    prefix = IPv4Network(inventory.wireguard.subnet).prefixlen
+    return filled(
+        "render/wireguard.service.j2",
+        cluster=inventory.cluster,
+        interface=TUNNEL_INTERFACE,
+        script=TUNNEL_SCRIPT,
+        address=f"{inventory.hosts[node]}/{prefix}",
+        mtu=inventory.wireguard.mtu,
+        in_kernel=in_kernel,
+    )
+
+
+RULES_PATH = f"{CONFIGURATION}/firewall.nft"
+FIREWALL_UNIT = "pscluster-firewall.service"
 TABLE = "pscluster"
 NFS_PORT = 2049
 NODE_EXPORTER_PORT = 9100
@@ -57,7 +116,7 @@ def ruleset(inventory: "Inventory", node: str) -> str:
     a hash of the rules, which identifies the loaded table.
     """
     metrics, graphs, closed = (
-        _list(ports)
+        _written_ports(ports)
         for ports in (
             metrics_ports(inventory),
             graph_ports(inventory),
@@ -70,11 +129,13 @@ def ruleset(inventory: "Inventory", node: str) -> str:
         nodes=sorted(set(inventory.admitted.values())),
         readers=inventory.deployment.allow,
         uids=account_numbers(inventory),
-        of_roles=_list(_ports_of(inventory, "ps", "worker")),
+        of_roles=_written_ports(_ports_of(inventory, "ps", "worker")),
         graphs=graphs,
-        answering=[(uid, _list(ports)) for uid, ports in _answering(inventory).items() if ports],
+        answering=[
+            (uid, _written_ports(ports)) for uid, ports in _answering(inventory).items() if ports
+        ],
         exporter_port=NODE_EXPORTER_PORT if inventory.deployment.node_exporter else None,
-        answered=_list(closed_ports(inventory, node) - {NFS_PORT}),
+        answered=_written_ports(closed_ports(inventory, node) - {NFS_PORT}),
         nfs_port=NFS_PORT if NFS_PORT in closed_ports(inventory, node) else None,
         alone=[
             (inventory.admitted[task.node], task.port)
@@ -103,10 +164,10 @@ def _tunnel(inventory: "Inventory") -> Mapping[str, object]:
     if not inventory.encrypted:
         return {}
     links = sorted({inventory.links[name] for name in inventory.admitted})
-    return {"interface": INTERFACE, "port": inventory.wireguard.port, "links": links}
+    return {"interface": TUNNEL_INTERFACE, "port": inventory.wireguard.port, "links": links}
 
 
-def mark_of(inventory: "Inventory", node: str) -> str:
+def firewall_mark(inventory: "Inventory", node: str) -> str:
     """Return the hash of a node's table, by which the loaded one is known."""
     return loaded_mark(ruleset(inventory, node))
 
@@ -188,9 +249,9 @@ def loaded_mark(rules: str) -> str:
     return rules.partition('comment "pscluster ')[2].partition('"')[0]
 
 
-def unit() -> str:
+def firewall_unit() -> str:
     """Return the unit that loads the table at boot: before the network, after Debian's rules."""
-    return filled("render/firewall.service.j2", path=PATH, table=TABLE)
+    return filled("render/firewall.service.j2", path=RULES_PATH, table=TABLE)
 
 
 def ranges(ports: Iterable[int]) -> tuple[tuple[int, int], ...]:
@@ -204,7 +265,7 @@ def ranges(ports: Iterable[int]) -> tuple[tuple[int, int], ...]:
     return tuple(runs)
 
 
-def _list(ports: Iterable[int]) -> str:
+def _written_ports(ports: Iterable[int]) -> str:
     """Return the ports in order; more than a few in a row become a range of nft."""
     elements: list[str] = []
     for first, last in ranges(ports):
