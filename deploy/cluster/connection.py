@@ -17,8 +17,7 @@ from deploy.cluster.connector import (
     shortened,
 )
 from deploy.cluster.login import PinnedKeys, SshAddress, until_not_busy
-from deploy.cluster.refusals import Login, ServersWords, cause_of, why
-from deploy.cluster.way import Way, open_way
+from deploy.cluster.refusals import Login, ServersWords, Way, cause_of, open_way, why
 from deploy.common.command_line import quoted, shell
 from deploy.rooted.commands import write_file
 

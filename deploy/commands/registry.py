@@ -6,22 +6,24 @@ from typing import Any
 from deploy.commands.action import Action
 from deploy.commands.actions import check, plan, restart, start, status, stop
 from deploy.commands.apps import check as check_app
-from deploy.commands.apps import new
-from deploy.commands.begun_jobs import attach, cancel, list_
-from deploy.commands.completion import completion
-from deploy.commands.data import fetch, show
-from deploy.commands.exports import export
-from deploy.commands.init import init
-from deploy.commands.jobs import cv, evaluate, pi, train
+from deploy.commands.apps import fetch, new, show
+from deploy.commands.jobs import attach, cancel, cv, evaluate, list_, pi, run_, train
 from deploy.commands.logs import logs
-from deploy.commands.machine_actions import monitor, push, reset, rollback, ssh, storage, trust
-from deploy.commands.programs import run_
-from deploy.commands.render import render
-from deploy.commands.report import report
+from deploy.commands.machine_actions import (
+    monitor,
+    push,
+    render,
+    reset,
+    rollback,
+    ssh,
+    storage,
+    trust,
+)
 from deploy.commands.service import list_ as list_versions
 from deploy.commands.service import promote, serve, token
 from deploy.commands.service import rollback as rollback_version
 from deploy.commands.sweeps import sweep
+from deploy.commands.ungrouped import completion, export, init, report
 
 Found = Action[Any]
 

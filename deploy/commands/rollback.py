@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from core.ground.errors import ClusterError, UsageError
 from core.logs.terminal import say
 from deploy.cluster.connector import Connector
-from deploy.cluster.selection import kept_tasks
-from deploy.cluster.services import DegradedError
+from deploy.cluster.services import DegradedError, kept_tasks
 from deploy.common.command_line import command, shell
-from deploy.common.waiting import waiting_for
+from deploy.common.interrupts import waiting_for
 from deploy.converge.code import run_script
 from deploy.converge.draining import drain
 from deploy.converge.rollback_plan import (

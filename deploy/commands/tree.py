@@ -24,7 +24,6 @@ from deploy.commands.registry import COMMANDS, GROUPS, Found, takers
 HELP = ("-h", "--help")
 MOST_NAMED = 3
 """Commands that a message names."""
-
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from deploy.cluster import places
 from deploy.cluster.places import ACCOUNTS, DEPLOY_STATE, STATE, account_numbers
-from deploy.common.command_line import quoted
-from deploy.common.texts import filled
+from deploy.common.command_line import filled, quoted
 from deploy.converge.change import Change, Resource, Shell
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.subject import DeploymentSpec, Found, NodeAnswer, NodeSpec, Subject

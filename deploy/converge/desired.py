@@ -9,10 +9,9 @@ from typing import Self
 
 from core.ground.errors import ClusterError
 from core.logs import terminal
-from deploy.cluster import proven
+from deploy.cluster.cluster import address_lines, with_confirmed_addresses
 from deploy.cluster.connector import Connector
-from deploy.cluster.fleet import Fleet
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Fleet, Local
 from deploy.converge.card import clones
 from deploy.converge.change import Resource
 from deploy.converge.check import Finding, data_of
@@ -55,11 +54,11 @@ class Machines(DeploymentSpec, Desired):
             name: [one for some in facts.addresses.values() for one in some]
             for name, facts in seen.facts.items()
         }
-        return replace(self, inventory=proven.confirmed(self.inventory, own))
+        return replace(self, inventory=with_confirmed_addresses(self.inventory, own))
 
     def said(self, before: Desired, seen: Survey[MachineFacts]) -> tuple[str, ...]:
         """Return the lines about names, and about nodes that the others do not let in."""
-        return proven.said(before.inventory, self.inventory, seen.facts)
+        return address_lines(before.inventory, self.inventory, seen.facts)
 
     def findings(self, seen: Survey[MachineFacts]) -> tuple[Finding, ...]:
         """Examine every node that answered; one that is lost is a finding."""

@@ -12,7 +12,7 @@ from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import CURRENT, EXTRAS, publisher, shared_folders
 from deploy.common.command_line import command
-from deploy.common.waiting import waiting_for
+from deploy.common.interrupts import waiting_for
 from deploy.converge.apply import apply
 from deploy.converge.code import INSTALL_SECONDS, JOB_RUNS, run_script
 from deploy.converge.publication import Published, of_wheelhouse

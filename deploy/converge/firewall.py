@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deploy.cluster.places import UNIT_FOLDER, account_numbers
-from deploy.common.command_line import quoted
-from deploy.common.texts import filled
+from deploy.common.command_line import filled, quoted
 from deploy.converge.change import Change, Reconnect, Resource, Shell, Upload, text_diff
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.resources import Absent, RunningUnit, UnitFiles

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError
 from core.logs.terminal import say
-from deploy.common.command_line import shell
-from deploy.common.texts import filled
+from deploy.common.command_line import filled, shell
 
 if TYPE_CHECKING:
     from deploy.cluster.cluster import ManagedCluster

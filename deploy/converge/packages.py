@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from deploy.cluster import places
 from deploy.cluster.places import DEPLOY_STATE
-from deploy.common.command_line import quoted
-from deploy.common.texts import Inline, filled
+from deploy.common.command_line import Inline, filled, quoted
 from deploy.converge.accounts import KEEP_COPIES
 from deploy.converge.change import Change, Resource, Shell
 from deploy.converge.machine_facts import MachineFacts, Questions

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from core.ground.errors import ClusterError, UsageError
 from core.ground.files import parsed_json
 from core.logs.terminal import say
-from deploy.cluster.fleet import Fleet
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Fleet, Local
 from deploy.cluster.places import DATA, SharedFolders, publisher, shared_folders
 from deploy.common.command_line import shell
+from deploy.common.interrupts import waiting_for
 from deploy.common.project import environment_for_any_folder, module_command
-from deploy.common.waiting import waiting_for
 from deploy.converge.apply import apply
 from deploy.converge.change import Change, Publish, PublishedFile, Resource, Shell
 from deploy.converge.check import data_of

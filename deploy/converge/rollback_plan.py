@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from core.control.own_state import make
 from core.ground.files import atomic_write, read_json
-from deploy.common.texts import filled
+from deploy.common.command_line import filled
 from deploy.release.history import Installed, previous
 from deploy.release.scripts import checked
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from deploy.cluster.places import SharedFolders, publisher, shared_folders
-from deploy.cluster.selection import kept_tasks
+from deploy.cluster.services import kept_tasks
 from deploy.converge.change import Resource
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.memory_estimate import RoleMemory
 
 if TYPE_CHECKING:
     from core.inventory import Inventory, Monitor, Service, Task
-    from deploy.cluster.tunnel_keys import TunnelKeys
+    from deploy.cluster.login import TunnelKeys
     from deploy.converge.code import ReleaseChoice
     from deploy.converge.publication import Publication
     from deploy.release.wheelhouse import Wheelhouse

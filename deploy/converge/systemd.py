@@ -8,7 +8,6 @@ from core.ground.errors import ClusterError
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import NodePlaces
-from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import (
     ClusterStatus,
     DegradedError,
@@ -16,9 +15,9 @@ from deploy.cluster.services import (
     RoleState,
     RoleStatus,
     Stopped,
+    kept_tasks,
 )
-from deploy.common.command_line import quoted, shell
-from deploy.common.texts import filled
+from deploy.common.command_line import filled, quoted, shell
 from deploy.converge.apply import by_hand
 from deploy.converge.machine_facts import MachineFacts, Questions, UnitFact
 from deploy.converge.survey import Survey, machine_facts, survey

@@ -12,7 +12,7 @@ from deploy.converge.memory_estimate import (
     alone,
     of_inventory,
 )
-from deploy.forecast.demand import MemoryDemand, limits_of
+from deploy.forecast.training import MemoryDemand, limits_of
 
 if TYPE_CHECKING:
     from cluster.sweeps.sweep_file import SweepFile

@@ -23,8 +23,8 @@ from deploy.common.command_line import settings
 from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, announce, run_to_its_end
-from deploy.jobs.node_job.role_restart import await_roles, restart_roles
 from deploy.jobs.request import RESUMABLE, needs_data, roles_of
+from deploy.jobs.role_restart import await_roles, restart_roles
 
 JOBS = ("train", "cv", "evaluate", "pi")
 HOLDER = ".pod-job"

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.ground.errors import ClusterError
+from deploy.common.command_line import filled
 from deploy.common.project import CHECKOUT, ROOT, project_cache
-from deploy.common.texts import filled
 from deploy.release.hashes import key_of
 
 

@@ -13,7 +13,7 @@ from deploy.cluster.places import (
     SERVICE_ACCOUNT,
     account_numbers,
 )
-from deploy.common.texts import filled
+from deploy.common.command_line import filled
 from deploy.render.wireguard import INTERFACE
 
 if TYPE_CHECKING:

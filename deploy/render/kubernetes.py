@@ -9,7 +9,7 @@ from core.ground.errors import UsageError
 from core.logs.lines import LogSettings
 from core.server.options import cage_flags, logging_flags, reach
 from deploy.cluster.places import shared_folders
-from deploy.common.texts import filled
+from deploy.common.command_line import filled
 from deploy.render.firewall import graph_ports, metrics_ports, ranges
 from deploy.render.pods import (
     COORDINATOR_NODE,

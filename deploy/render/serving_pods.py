@@ -6,7 +6,7 @@ Pure.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from deploy.common.texts import filled
+from deploy.common.command_line import filled
 from deploy.render.pods import STATE_FOLDER, Pods
 from deploy.render.units import pace
 

@@ -5,7 +5,7 @@ from ipaddress import IPv4Network
 from typing import TYPE_CHECKING
 
 from deploy.cluster.places import CONFIGURATION
-from deploy.common.texts import filled
+from deploy.common.command_line import filled
 
 if TYPE_CHECKING:
     from core.inventory import Inventory

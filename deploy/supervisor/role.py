@@ -15,10 +15,13 @@ from core.inventory.task import Task
 from core.logs.lines import read_line
 from core.server.sockets import cut
 from deploy.cluster.services import RoleState, RoleStatus
-from deploy.supervisor.policy import Decision, History, RestartPolicy, RoleEnding
 from deploy.supervisor.processes import (
+    Decision,
+    History,
     LaunchPlan,
     ProcessIdentity,
+    RestartPolicy,
+    RoleEnding,
     RoleProcess,
     anonymous_memory_bytes,
     frozen,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from core.ground.errors import ClusterError
 from core.ground.locks import held_by
 from deploy.cluster.fleet import Fleet
-from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import (
     SETTLED,
     ClusterStatus,
@@ -21,6 +20,7 @@ from deploy.cluster.services import (
     RoleState,
     RoleStatus,
     Stopped,
+    kept_tasks,
 )
 from deploy.common.command_line import command
 from deploy.common.project import module_command

@@ -13,10 +13,10 @@ from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.inventory import load
 from deploy.cluster.connector import Connector
 from deploy.cluster.places import NodePlaces
-from deploy.jobs import attached_job, program_runners
+from deploy.jobs import attached_job, sweeps
 from deploy.jobs.apps import app_of_job
-from deploy.jobs.node_job.program_task import MEMBERS, TASK, ProgramTask
-from deploy.jobs.node_job.records import JobFolder
+from deploy.jobs.program_task import MEMBERS, TASK, ProgramTask
+from deploy.jobs.records import JobFolder
 from deploy.jobs.request import SWEEP, JobRequest
 from deploy.jobs.sweeps import (
     SweepRequest,
@@ -62,7 +62,7 @@ class Runners(list[tuple[ProgramTask, Mapping[str, bytes]]]):
 @pytest.fixture
 def runners(monkeypatch: pytest.MonkeyPatch) -> Runners:
     made = Runners()
-    monkeypatch.setattr(program_runners, "start_runner", made.start)
+    monkeypatch.setattr(sweeps, "start_runner", made.start)
     return made
 
 
@@ -126,7 +126,7 @@ def test_a_sweep_without_a_node_is_cancelled(
     def refused(of: Connector, *_: object) -> None:
         raise ClusterError(f"{of.name}: no program can be started: the disk is full")
 
-    monkeypatch.setattr(program_runners, "start_runner", refused)
+    monkeypatch.setattr(sweeps, "start_runner", refused)
     node.play("waits")
     with pytest.raises(ClusterError, match=r"the disk is full\njob .*-sweep was cancelled"):
         begin_on_workers(node.jobs(), OneNode(node), order_of(node), [])  # type: ignore[arg-type]

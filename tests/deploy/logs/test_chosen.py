@@ -4,7 +4,7 @@ import pytest
 
 from core.ground.errors import UsageError
 from deploy.cluster.services import LogPlace
-from deploy.logs.log_reader import chosen
+from deploy.logs import chosen
 from tests.core.inventory.cases import edited, machine, read
 from tests.deploy.tables import Tables
 

@@ -13,21 +13,27 @@ from core.control.own_state import make, state_of
 from core.ground.errors import UsageError
 from core.inventory.templates import local_inventory
 from core.logs.lines import Speaker, formatter, utc
-from deploy.cluster.fleet import Fleet
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Fleet, Local
 from deploy.cluster.services import LogPlace
-from deploy.commands.values import seconds_of
-from deploy.logs.log_merge import (
-    DatedLog,
-    Entry,
+from deploy.commands.flags import seconds_of
+from deploy.logs import (
+    ClusterLogs,
     Interleaver,
+    LogQuery,
     Shown,
     in_order,
+    not_before,
     readable,
+)
+from deploy.logs.sources import (
+    DatedLog,
+    Entry,
+    FileLog,
+    Place,
+    log_of_latest_run,
+    log_of_run,
     with_beginning,
 )
-from deploy.logs.log_reader import ClusterLogs, LogQuery, not_before
-from deploy.logs.sources import FileLog, Place, log_of_latest_run, log_of_run
 from tests.deploy.logs.files import write
 from tests.deploy.tables import Tables
 from tests.deploy.typed import Fab

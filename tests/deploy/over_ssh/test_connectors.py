@@ -22,7 +22,7 @@ from deploy.cluster.connector import (
     NodeUnreachableError,
     NotKeptError,
 )
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Local
 from deploy.common.command_line import quoted, shell
 from tests.deploy.over_ssh.nodes import trusting
 from tests.deploy.over_ssh.sshd import Sshd

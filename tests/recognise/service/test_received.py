@@ -9,7 +9,7 @@ import pytest
 from core.exported.description import read
 from core.ground.errors import UsageError
 from core.inventory.sections import Service
-from deploy.commands.service_nodes import archive, command
+from deploy.commands.service import command_on_node, pack_export
 from recognise.service import received as module
 from recognise.service.received import received
 from tests.recognise.service.exports import export
@@ -32,7 +32,9 @@ def test_what_is_sent_is_the_export(tmp_path: Path) -> None:
     described = export(tmp_path / "export")
     (tmp_path / "export" / "notes.txt").write_text("stays here")
     (tmp_path / "new").mkdir()
-    assert read(received(io.BytesIO(archive(tmp_path / "export")), tmp_path / "new")) == described
+    assert (
+        read(received(io.BytesIO(pack_export(tmp_path / "export")), tmp_path / "new")) == described
+    )
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
         "export.json",
         "model.onnx",
@@ -77,11 +79,11 @@ def test_a_damaged_export_is_refused_here(tmp_path: Path) -> None:
     export(tmp_path / "export")
     (tmp_path / "export" / "model.onnx").write_bytes(b"no model")
     with pytest.raises(UsageError):
-        archive(tmp_path / "export")
+        pack_export(tmp_path / "export")
 
 
 def test_the_words_on_a_node_name_the_account_s_folder() -> None:
-    words = command(Service(), "promote", "--model", "-")
+    words = command_on_node(Service(), "promote", "--model", "-")
     assert words[words.index("-m") :] == [
         *("-m", "recognise.service.manage", "promote", "--state", "/var/lib/pscluster/service"),
         *("--name", "har", "--memory-megabytes", "384", "--model", "-"),
