@@ -1,15 +1,13 @@
 """`fab app new`: a new app from one of the templates, real files, which run as they are."""
 
 import re
-import shutil
-import tempfile
-from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 
 from core.ground import gone
 from core.ground.errors import ClusterError, UsageError
+from core.ground.files import folder_beside, take_name
 from core.ground.registry import either
 
 FOLDER = Path(__file__).parent / "templates"
@@ -45,39 +43,17 @@ def new_app(name: str, template: str, into: Path) -> Path:
         raise UsageError(f"--template: unknown template {template!r:.40}: {remedy}")
     target = into / name
     try:
-        partial = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=into))
-    except OSError as problem:
-        raise _refused(target, problem) from None
-    try:
-        partial.chmod(0o755)
-        for file in sorted(path for path in (FOLDER / template).iterdir() if path.is_file()):
-            text = file.read_text(encoding="utf-8").replace(_PLACE, name)
-            (partial / file.name).write_text(text, encoding="utf-8")
-        _take_place(partial, target)
-    except OSError as problem:
-        raise _refused(target, problem) from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return target
-
-
-def _take_place(partial: Path, target: Path) -> None:
-    # rename() alone would replace an empty folder; mkdir() is refused by whatever has the name, a
-    # dangling link too.
-    try:
-        target.mkdir()
+        with folder_beside(target) as partial:
+            partial.chmod(0o755)
+            for file in sorted(path for path in (FOLDER / template).iterdir() if path.is_file()):
+                text = file.read_text(encoding="utf-8").replace(_PLACE, name)
+                (partial / file.name).write_text(text, encoding="utf-8")
+            take_name(partial, target)
     except FileExistsError:
         raise UsageError(f"{target}: exists already: choose another name, or remove it") from None
-    try:
-        partial.rename(target)
-    except OSError:
-        with suppress(OSError):
-            target.rmdir()
-        raise
-
-
-def _refused(target: Path, problem: OSError) -> ClusterError:
-    return ClusterError(
-        f"{target}: cannot be written ({problem.strerror}): go to a folder of yours and try it"
-        " there"
-    )
+    except OSError as problem:
+        raise ClusterError(
+            f"{target}: cannot be written ({problem.strerror}): go to a folder of yours and try it"
+            " there"
+        ) from None
+    return target

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.ground.children import finished
 from core.ground.errors import reason_of
 from deploy.cluster.openssh import Route
 
@@ -160,19 +161,12 @@ def fingerprint_of_file(path: Path) -> str | None:
 def _described(path: Path) -> str:
     """Return `256 SHA256:... comment (ED25519)` of a file; empty where `ssh-keygen` cannot say."""
     try:
-        done = subprocess.run(
-            ["ssh-keygen", "-l", "-E", "sha256", "-f", str(path)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=FINGERPRINT_SECONDS,
-            check=False,
-            text=True,
-            errors="replace",
-        )
+        command_line = ["ssh-keygen", "-l", "-E", "sha256", "-f", str(path)]
+        keygen = finished(command_line, seconds=FINGERPRINT_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    if done.returncode == 0:
-        return done.stdout.strip()
+    if keygen.code == 0:
+        return keygen.output.strip()
     return ""
 
 

@@ -7,7 +7,6 @@ import base64
 import binascii
 import hashlib
 import json
-import os
 import random
 import threading
 import time
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from core.control.own_state import make
 from core.ground.errors import ClusterError, reason_of
-from core.ground.files import atomic_write, parsed_json
+from core.ground.files import atomic_write, read_json, whole_file
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.cluster.openssh import ConfigurationError, Route, expanded, own_account, route_to
 
@@ -282,9 +281,8 @@ class PinnedKeys:
                 del keys[name]
             keys.add(name, sighting.key.get_name(), sighting.key)
         make(self.path.parent)
-        partial = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        keys.save(str(partial))
-        partial.replace(self.path)
+        with whole_file(self.path) as stream:
+            keys.save(f"/proc/self/fd/{stream.fileno()}")  # paramiko takes names alone
 
 
 TUNNEL_KEYS_FILE = "wireguard_keys.json"
@@ -369,8 +367,7 @@ def _read_tunnel_keys(path: Path | None) -> dict[str, str]:
     if path is None or not path.exists():
         return {}
     try:
-        with path.open("rb") as file:
-            keys = parsed_json(file.read(MOST_TUNNEL_KEYS_BYTES))
+        keys = read_json(path, MOST_TUNNEL_KEYS_BYTES)
     except (OSError, ValueError) as problem:
         raise ClusterError(f"{path}: cannot be read: {reason_of(problem)}") from None
     if not isinstance(keys, dict) or not all(map(is_tunnel_key, keys.values())):

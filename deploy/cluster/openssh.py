@@ -11,6 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.ground.children import finished
 from core.ground.errors import ClusterError
 from deploy.common.command_line import quoted, shell
 
@@ -89,15 +90,7 @@ def route_to(
 
 def _answer(command_line: list[str]) -> str:
     try:
-        done = subprocess.run(
-            command_line,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=ANSWER_SECONDS,
-            check=False,
-            text=True,
-            errors="replace",
-        )
+        ssh = finished(command_line, seconds=ANSWER_SECONDS)
     except FileNotFoundError:
         raise ConfigurationError(_NO_SSH) from None
     except subprocess.TimeoutExpired:
@@ -105,10 +98,10 @@ def _answer(command_line: list[str]) -> str:
             f"`{quoted(*command_line)}` gave no answer within {ANSWER_SECONDS:g} s: does a `Match"
             " exec` of the SSH configuration wait for something?"
         ) from None
-    if done.returncode != 0:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    if ssh.code != 0:
+        lines = [line.strip() for line in ssh.errors.splitlines() if line.strip()]
         raise ConfigurationError(f"ssh refuses its configuration: {' | '.join(lines[-3:])}")
-    return done.stdout
+    return ssh.output
 
 
 class _Answer:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from core.ground.errors import UsageError
+from core.ground.files import whole_file
 from core.logs.terminal import say
 from deploy.commands.action import run_module, takes
 from deploy.commands.flags import (
@@ -88,12 +89,8 @@ def _write_inventory(path: Path, text: str, force: bool) -> None:
     """Write in one step; an inventory that is there stays unless `force`."""
     if not force and os.path.lexists(path):
         raise UsageError(f"{path} exists: --force overwrites it")
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(path) as stream:
+        stream.write(text.encode())
 
 
 RUNS = Path("runs")

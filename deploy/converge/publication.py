@@ -1,7 +1,6 @@
 """Folders for all nodes: wheels of an environment, and windows prepared on this machine."""
 
 import json
-import subprocess
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,13 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError, UsageError
-from core.ground.files import parsed_json
 from core.logs.terminal import say
 from deploy.cluster.fleet import Fleet, Local
 from deploy.cluster.places import DATA, SharedFolders, publisher, shared_folders
 from deploy.common.command_line import shell
 from deploy.common.interrupts import waiting_for
-from deploy.common.project import environment_for_any_folder, module_command
 from deploy.converge.apply import apply
 from deploy.converge.change import Change, Publish, PublishedFile, Resource, Shell
 from deploy.converge.check import data_of
@@ -24,7 +21,7 @@ from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.memory_estimate import MEGABYTE
 from deploy.converge.subject import DeploymentSpec, Subject
 from deploy.jobs.apps import reads_its_data
-from deploy.jobs.request import needs_data
+from deploy.jobs.request import needs_data, prepare_data
 from deploy.release.hashes import parse_sums
 from deploy.release.scripts import script
 from deploy.rooted.commands import PYTHON, file_program, listed
@@ -39,8 +36,6 @@ COPY_SECONDS = 600.0
 COPY_SECONDS_A_MEGABYTE = 2.0
 """For a data set of 48 MB and for each further megabyte, from a storage server that fifteen nodes
 ask at once."""
-_PREPARING = "core.data.publish"
-"""Runs in a process of its own: deploy does not know how to prepare recordings."""
 _PREPARING_SECONDS = 3600.0
 
 
@@ -202,38 +197,7 @@ class PublishedData(JobData):
             (f"{shared_folders(self.inventory).mount}/", f"{DATA}/")
         ):
             return None
-        if source is None:
-            words = []
-        else:
-            words = ["--source", source]
-        words += [
-            "--window-steps",
-            str(job.data.window_steps),
-            "--window-stride",
-            str(job.data.window_stride),
-        ]
-        words += ["--options", json.dumps(job.data.options())]
-        asked = subprocess.run(
-            module_command(_PREPARING, *words, "--seed", str(job.seed)),
-            env=environment_for_any_folder(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_PREPARING_SECONDS,
-            check=False,
-        )
-        if asked.returncode != 0:
-            said = asked.stderr.strip().splitlines()
-            if said:
-                problem = said[-1]
-            else:
-                problem = f"{_PREPARING} ended with exit code {asked.returncode}"
-            raise (
-                UsageError(problem)
-                if asked.returncode == UsageError.exit_code
-                else ClusterError(problem)
-            )
-        made = parsed_json(asked.stdout.strip().splitlines()[-1])
+        made = prepare_data(job, _PREPARING_SECONDS)
         folder = Path(made["folder"])
         files = tuple(
             PublishedFile(name, folder / name, about["sha256"], about["bytes"])

@@ -15,6 +15,7 @@ from cluster.apps.files import AppFiles
 from cluster.apps.ownership import digests, remember
 from core.ground.errors import ClusterError, UsageError, reason_of
 from core.ground.parcel import room_on_disk
+from core.ground.waiting import Backoff
 from core.logs.terminal import say
 from deploy.cluster.cluster import as_overrides
 from deploy.cluster.connector import (
@@ -67,7 +68,7 @@ _START_SECONDS = 150.0
 _CANCEL_SECONDS = 100.0
 """The unit allows 75 s between SIGINT and SIGKILL."""
 _FETCH_SECONDS = 600.0
-_RECONNECT_DELAYS_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+_RECONNECT_DELAYS_SECONDS = tuple(map(Backoff().seconds, range(1, 7)))
 _POLL_SECONDS = 0.5
 
 

@@ -17,8 +17,9 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cluster.apps.files import MOST_BYTES, MOST_FILES, AppFiles, look
+from core.ground.children import finished
 from core.ground.errors import ClusterError, UsageError
-from core.ground.files import NO_LINK, read_json, whole_folder
+from core.ground.files import NO_LINK, parsed_json, read_json, whole_folder
 from core.ground.parcel import (
     RefusedArchive,
     bounded_tar,
@@ -28,10 +29,11 @@ from core.ground.parcel import (
     room_on_disk,
     tar_of,
 )
+from deploy.common.project import environment_for_any_folder, module_command
 
 if TYPE_CHECKING:
     from cluster.programs.request import ProgramRequest
-    from core.inventory import Inventory
+    from core.inventory import Inventory, TrainJob
 
 
 SCHEMA = 1
@@ -45,6 +47,33 @@ run."""
 def needs_data(job: str) -> bool:
     """Whether a job reads windows."""
     return job in ("train", "cv", "evaluate")
+
+
+_PREPARING = "core.data.publish"
+"""Runs in a process of its own: no room of the deployment knows how to prepare recordings."""
+
+
+def prepare_data(train: "TrainJob", seconds: float | None = None) -> dict[str, Any]:
+    """Prepare the windows of `jobs.train.data` where they are missing: `key`, `folder`, `files`.
+
+    Raises UsageError for unusable recordings, ClusterError, subprocess.TimeoutExpired.
+    """
+    data = train.data
+    arguments = [] if data.source is None else ["--source", data.source]
+    steps, stride = str(data.window_steps), str(data.window_stride)
+    arguments += ["--window-steps", steps, "--window-stride", stride]
+    arguments += ["--options", json.dumps(data.options()), "--seed", str(train.seed)]
+    process = finished(
+        module_command(_PREPARING, *arguments),
+        environment=environment_for_any_folder(),
+        seconds=seconds,
+    )
+    if process.code != 0:
+        kind = UsageError if process.code == UsageError.exit_code else ClusterError
+        problem = process.last_error
+        raise kind(problem if process.errors.strip() else f"{_PREPARING} ended with {problem}")
+    publication: dict[str, Any] = parsed_json(process.output.strip().splitlines()[-1])
+    return publication
 
 
 def needs_roles(inventory: "Inventory", job: str, request: "ProgramRequest | None" = None) -> bool:

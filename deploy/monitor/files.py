@@ -7,8 +7,6 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from signal import Signals
@@ -23,6 +21,7 @@ from core.control.token import kept_token
 from core.ground.children import Child, EndRequest
 from core.ground.errors import ClusterError, reason_of
 from core.ground.files import atomic_write
+from core.ground.waiting import until
 from deploy.common.interrupts import interruptible
 from deploy.common.project import ROOT
 from deploy.monitor.ready import USER, is_ready
@@ -312,16 +311,13 @@ def _check_that_it_is_free(port: int) -> None:
 
 
 def _wait_until_ready(child: Child, address: str, password: str, log: Path) -> None:
-    end = time.monotonic() + READY_SECONDS
-    while time.monotonic() < end:
-        try:
-            child.wait(_POLL_SECONDS)
-        except subprocess.TimeoutExpired:
-            if is_ready(address, password):
-                return
-            continue
+    def ended_or_ready() -> bool:
+        return child.poll() is not None or is_ready(address, password)
+
+    if not until(ended_or_ready, READY_SECONDS, _POLL_SECONDS):
+        raise ClusterError(f"Prometheus was not ready within {READY_SECONDS:.0f} s: see {log}")
+    if child.poll() is not None:
         raise _ended(child, log)
-    raise ClusterError(f"Prometheus was not ready within {READY_SECONDS:.0f} s: see {log}")
 
 
 def _ended(child: Child, log: Path) -> ClusterError:

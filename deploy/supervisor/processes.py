@@ -22,9 +22,9 @@ from core.control.client import key_of
 from core.control.token import KEY_VARIABLE
 from core.ground.children import dies_with_parent
 from core.ground.errors import ClusterError, ExitCode
-from core.ground.files import read_json
+from core.ground.files import read_json, whole_file
 from core.ground.locks import FileLock, LockHeldError
-from core.ground.waiting import Backoff
+from core.ground.waiting import Backoff, until
 from core.inventory.task import Task
 from deploy.common.command_line import named
 from deploy.common.project import ROOT, module_command
@@ -98,9 +98,9 @@ def _stat_fields(pid: int) -> list[str] | None:
 
 def remember(path: Path, alive: Iterable[ProcessIdentity]) -> None:
     """Write the processes now alive, replacing the file in one step."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps({"processes": [asdict(identity) for identity in alive]}) + "\n")
-    partial.replace(path)
+    content = json.dumps({"processes": [asdict(identity) for identity in alive]}) + "\n"
+    with whole_file(path) as stream:
+        stream.write(content.encode())
 
 
 _DEATH_SECONDS = 10.0
@@ -118,15 +118,13 @@ def clear(path: Path) -> tuple[int, ...]:
     except (OSError, ValueError, KeyError, TypeError):  # there is no file, or it cannot be read
         remembered = []
     living = [identity for identity in remembered if identity.kill()]
-    deadline = time.monotonic() + _DEATH_SECONDS
-    while remaining := [identity.pid for identity in living if identity.alive()]:
-        if time.monotonic() > deadline:
-            raise ClusterError(
-                f"processes {remaining} of an earlier supervisor do not die within"
-                f" {_DEATH_SECONDS:.0f} s of SIGKILL; they hang in the kernel (a dead disk or"
-                " network mount): reboot the machine"
-            )
-        time.sleep(0.02)
+    if not until(lambda: not any(map(ProcessIdentity.alive, living)), _DEATH_SECONDS):
+        remaining = [identity.pid for identity in living if identity.alive()]
+        raise ClusterError(
+            f"processes {remaining} of an earlier supervisor do not die within"
+            f" {_DEATH_SECONDS:.0f} s of SIGKILL; they hang in the kernel (a dead disk or"
+            " network mount): reboot the machine"
+        )
     path.unlink(missing_ok=True)
     return tuple(identity.pid for identity in living)
 

@@ -4,13 +4,13 @@ import contextlib
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.ground.errors import ClusterError
 from core.ground.locks import held_by
+from core.ground.waiting import until
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.services import (
     SETTLED,
@@ -51,18 +51,8 @@ def answer_seconds(roles: int) -> float:
     return 10.0 + 0.5 * roles
 
 
-def _comes_true(condition: Callable[[], bool], deadline_seconds: float) -> bool:
-    """Whether `condition` came to hold before the deadline."""
-    deadline = time.monotonic() + deadline_seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_POLL_SECONDS)
-    return True
-
-
 def _comes_free(lock: Path, deadline_seconds: float) -> bool:
-    return _comes_true(lambda: held_by(lock) is None, deadline_seconds)
+    return until(lambda: held_by(lock) is None, deadline_seconds, _POLL_SECONDS)
 
 
 class Supervised:
@@ -173,8 +163,10 @@ class Supervised:
         """
         self._folder.create()
         # One that is just being stopped still holds the lock.
-        _comes_true(
-            lambda: self._answers() or held_by(self._folder.lock) is None, _STOP_DEADLINE_SECONDS
+        until(
+            lambda: self._answers() or held_by(self._folder.lock) is None,
+            _STOP_DEADLINE_SECONDS,
+            _POLL_SECONDS,
         )
         if self._answers():
             return
@@ -192,7 +184,7 @@ class Supervised:
                 process.poll() is not None and held_by(self._folder.lock) is None
             )
 
-        _comes_true(answers_or_ended, _LAUNCH_DEADLINE_SECONDS)
+        until(answers_or_ended, _LAUNCH_DEADLINE_SECONDS, _POLL_SECONDS)
         if not self._answers():
             raise ClusterError(
                 f"the supervisor of cluster {self._inventory.cluster} did not come up: "
