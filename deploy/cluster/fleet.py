@@ -18,7 +18,13 @@ from core.ground.children import dies_with_parent
 from core.ground.errors import ClusterError
 from core.ground.files import atomic_write
 from deploy.cluster.connection import NodeConnection
-from deploy.cluster.connector import READ_BYTES, Connector, Following, Kept, NodeUnreachableError
+from deploy.cluster.connector import (
+    READ_BYTES,
+    BoundedOutput,
+    Connector,
+    Following,
+    NodeUnreachableError,
+)
 from deploy.common.project import environment_for_any_folder
 
 if TYPE_CHECKING:
@@ -55,8 +61,8 @@ class Local(Connector):
         command_line: list[str],
         stdin: bytes,
         deadline_seconds: float,
-        output: Kept,
-        errors: Kept,
+        output: BoundedOutput,
+        errors: BoundedOutput,
     ) -> int | None:
         overdue = threading.Event()
         with self._started(command_line, subprocess.PIPE, subprocess.PIPE) as process:
@@ -146,7 +152,7 @@ def _send(pipe: Any, content: bytes) -> None:
         pipe.write(content)
 
 
-def _receive(pipe: Any, output: Kept) -> None:
+def _receive(pipe: Any, output: BoundedOutput) -> None:
     while received := os.read(pipe.fileno(), READ_BYTES):
         output.add(received)
 

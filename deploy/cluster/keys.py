@@ -63,8 +63,8 @@ def offers(route: Route, agent: "Agent") -> Iterator[Offer | UnusableKeyError]:
             continue
         try:
             for certificate in _certificates_of(path, route):
-                yield Offer(str(certificate), load(path, certificate))
-            yield Offer(str(path), load(path))
+                yield Offer(str(certificate), load_key(path, certificate))
+            yield Offer(str(path), load_key(path))
         except UnusableKeyError as problem:
             yield problem
 
@@ -90,7 +90,7 @@ def _certificates_of(path: Path, route: Route) -> list[Path]:
     ]
 
 
-def load(path: Path, certificate: Path | None = None) -> "PKey":
+def load_key(path: Path, certificate: Path | None = None) -> "PKey":
     """Return the private key in a file, with the certificate if one is given.
 
     Raises UnusableKeyError.
@@ -171,7 +171,7 @@ def _described(path: Path) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class AgentKey:
     """A key that an agent holds."""
 
     fingerprint: str
@@ -181,7 +181,7 @@ class Held:
 class Agent:
     """The agent of one route, asked when it is opened. It holds nothing where there is none."""
 
-    def __init__(self, keys: Sequence[Held], connected: Any = None) -> None:
+    def __init__(self, keys: Sequence[AgentKey], connected: Any = None) -> None:
         self.keys = tuple(keys)
         self._connected = connected
 
@@ -205,7 +205,7 @@ class Agent:
             connected.close()
             return cls(())
         keys = [
-            Held(fingerprint(key), Offer(f"{key.comment or key.get_name()} of the agent", key))
+            AgentKey(fingerprint(key), Offer(f"{key.comment or key.get_name()} of the agent", key))
             for key in client.get_keys()
         ]
         return cls(keys, connected)

@@ -116,8 +116,8 @@ def addresses(inventory: "Inventory") -> tuple[SshAddress, ...]:
         SshAddress(
             name=node.name,
             host=_host(inventory, node),
-            given_user=node.ssh.user or _given(ssh, "user"),
-            given_port=node.ssh.port or _given(ssh, "port"),
+            given_user=node.ssh.user or _explicit_value(ssh, "user"),
+            given_port=node.ssh.port or _explicit_value(ssh, "port"),
             key=node.ssh.key or ssh.key,
             connect_seconds=ssh.connect_seconds,
             usual_user=ssh.user,
@@ -132,7 +132,7 @@ def _host(inventory: "Inventory", node: "Node") -> str:
     return node.ssh.address or present or inventory.links[node.name]
 
 
-def _given(section: "Section", key: str) -> Any:
+def _explicit_value(section: "Section", key: str) -> Any:
     """The value that the person wrote, None for the default."""
     if key in section.model_fields_set:
         return getattr(section, key)
@@ -147,8 +147,8 @@ def jump_address(inventory: "Inventory") -> SshAddress | None:
     return SshAddress(
         name="jump host",
         host=ssh.jump.host,
-        given_user=ssh.jump.user or _given(ssh, "user"),
-        given_port=_given(ssh.jump, "port"),
+        given_user=ssh.jump.user or _explicit_value(ssh, "user"),
+        given_port=_explicit_value(ssh.jump, "port"),
         key=ssh.key,
         connect_seconds=ssh.connect_seconds,
         usual_user=ssh.user,

@@ -271,13 +271,13 @@ def why(error: Exception, address: SshAddress, way: Way | None) -> str:
     else:
         complaint = way.complaint()
     if way is None or not complaint:
-        return _why(error, address)
+        return _why_it_failed(error, address)
     if way.gave_up:
         return f"no connection through `{way_words(address)}`: {complaint}"
-    return f"{_why(error, address)}; `{way_words(address)}` said: {complaint}"
+    return f"{_why_it_failed(error, address)}; `{way_words(address)}` said: {complaint}"
 
 
-def _why(error: Exception, address: SshAddress) -> str:
+def _why_it_failed(error: Exception, address: SshAddress) -> str:
     from paramiko import BadHostKeyException, SSHException
 
     seconds = address.connect_seconds

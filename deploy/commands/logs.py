@@ -51,9 +51,9 @@ def logs(flags: LogsFlags) -> None:
     from deploy.logs import (
         MOST_LINES,
         ClusterLogs,
+        LogDisplay,
         LogQuery,
-        Shown,
-        chosen,
+        chosen_places,
         in_order,
         newest_runs,
     )
@@ -61,9 +61,9 @@ def logs(flags: LogsFlags) -> None:
 
     query = LogQuery(MOST_LINES if run else count, first, run)
     cluster_logs = ClusterLogs(
-        chosen(places, opened.inventory.tasks(), flags.role, flags.node), query
+        chosen_places(places, opened.inventory.tasks(), flags.role, flags.node), query
     )
-    display = Shown(cluster_logs.width, run, flags.json_, first)
+    display = LogDisplay(cluster_logs.width, run, flags.json_, first)
 
     def show(entry: Entry) -> None:
         if display.wants(entry):

@@ -25,9 +25,9 @@ from deploy.commands.service import rollback as rollback_version
 from deploy.commands.sweeps import sweep
 from deploy.commands.ungrouped import completion, export, init, report
 
-Found = Action[Any]
+AnyAction = Action[Any]
 
-GROUPS: Mapping[str, Sequence[Found]] = {
+GROUPS: Mapping[str, Sequence[AnyAction]] = {
     "deploy": (
         check,
         plan,
@@ -50,9 +50,9 @@ GROUPS: Mapping[str, Sequence[Found]] = {
     "data": (fetch, show),
     "service": (promote, rollback_version, list_versions, token),
 }
-ALONE: Sequence[Found] = (init, report, serve, sweep, export, completion)
+ALONE: Sequence[AnyAction] = (init, report, serve, sweep, export, completion)
 
-COMMANDS: Mapping[str, Found] = {
+COMMANDS: Mapping[str, AnyAction] = {
     **{f"{group} {action.name}": action for group, actions in GROUPS.items() for action in actions},
     **{action.name: action for action in ALONE},
 }

@@ -151,11 +151,11 @@ class _RollbackRun:
     def _standings(self) -> dict[str, Standing]:
         serving = self._inventory.service_nodes
 
-        def look(node: Connector) -> Standing:
-            return _look(node, self._roles[node.name], node.name in serving)
+        def standing_of(node: Connector) -> Standing:
+            return _look_at_node(node, self._roles[node.name], node.name in serving)
 
         with waiting_for(f"looking at the releases of {len(self._names)} nodes"):
-            answers = self._fleet.each(look, self._names)
+            answers = self._fleet.each(standing_of, self._names)
         self._note_failures(answers)
         return {name: answer for name, answer in answers.items() if isinstance(answer, Standing)}
 
@@ -227,7 +227,7 @@ def _with_services(
     return through, {}
 
 
-def _look(node: Connector, tasks: Sequence["Task"], serves: bool) -> Standing:
+def _look_at_node(node: Connector, tasks: Sequence["Task"], serves: bool) -> Standing:
     listing = run_script(node, list_releases(), _SECONDS)
     units = [*(unit_name(task) for task in tasks), *([SERVICE_UNIT] if serves else [])]
     if units:

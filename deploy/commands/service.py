@@ -52,7 +52,7 @@ MODEL = "har"
 """Name of the served model where none is given."""
 
 
-def _real(help_text: str, most: float) -> Any:
+def _real_flag(help_text: str, most: float) -> Any:
     """Declare a flag with a number from 0 to `most`."""
 
     def read(flag: str, value: str) -> float:
@@ -96,7 +96,7 @@ class ServeFlags(ModelOfRun):
     no_token: bool = switch("answer without a token, on loopback alone")
     name: str = _model_name()
     memory_megabytes: int | None = _memory()
-    batch_milliseconds: float | None = _real(
+    batch_milliseconds: float | None = _real_flag(
         "how long a request waits for others to be computed with; 2", 1000.0
     )
 

@@ -122,14 +122,14 @@ def _environment(of_shell: bool) -> "Environment":
     return Environment(
         loader=FileSystemLoader(_FOLDER),
         undefined=StrictUndefined,
-        finalize=_words if of_shell else None,
+        finalize=_quoted_value if of_shell else None,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
 
 
-def _words(value: Any) -> str:
+def _quoted_value(value: Any) -> str:
     match value:
         case Inline():
             return value

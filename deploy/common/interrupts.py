@@ -78,11 +78,11 @@ def interruptible() -> Iterator[None]:
 
 def show_bugs() -> None:
     """Show tracebacks as any other text: a bug's message may quote what was read."""
-    sys.excepthook = _shown
-    threading.excepthook = lambda bug: _shown(bug.exc_type, bug.exc_value, bug.exc_traceback)
+    sys.excepthook = _show_bug
+    threading.excepthook = lambda bug: _show_bug(bug.exc_type, bug.exc_value, bug.exc_traceback)
 
 
-def _shown(
+def _show_bug(
     kind: type[BaseException], problem: BaseException | None, trace: TracebackType | None
 ) -> None:
     say("".join(traceback.format_exception(kind, problem, trace)), error=True, end="")

@@ -95,7 +95,7 @@ def refuse_missing_data(inventory: "Inventory", node: Connector, user: str) -> N
     Raises UsageError.
     """
     source = inventory.jobs.train.data.source
-    if source is None or _reads(node, source, user):
+    if source is None or _can_read(node, source, user):
         return
     raise UsageError(
         f"--data {source}: the app reads its data itself, on {node.name}, where no such path is"
@@ -104,7 +104,7 @@ def refuse_missing_data(inventory: "Inventory", node: Connector, user: str) -> N
     )
 
 
-def _reads(node: Connector, path: str, user: str) -> bool:
+def _can_read(node: Connector, path: str, user: str) -> bool:
     return path.startswith("/") and node.run(["test", "-r", path], user=user).ok
 
 
@@ -164,7 +164,7 @@ class FetchedRun:
         """
         if not os.path.lexists(target):
             return
-        mark = _mark(target)
+        mark = _read_mark(target)
         submission = self.submission
         resumed = submission is not None and submission.resumes and not _is_done(target)
         if mark.get("node") == self.node and (resumed or mark.get("job") == self.job_id):
@@ -237,7 +237,7 @@ def _parsed_time(text: str, form: str) -> datetime | None:
         return None
 
 
-def _mark(run: Path) -> dict[str, Any]:
+def _read_mark(run: Path) -> dict[str, Any]:
     return json_object(run / FETCHED) or {}
 
 

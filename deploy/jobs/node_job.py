@@ -88,7 +88,7 @@ def run(
                 f"{name}: expected a job that was submitted, found no {folder.request}: `fab job`"
                 " submits one"
             )
-        request = JobRequest.read(folder.request)
+        request = JobRequest.from_file(folder.request)
         with ExitStack() as resources:
             if request.app:
                 unpack_app(folder.app_archive, request.app, folder.app)

@@ -151,7 +151,7 @@ class ProgramTask:
         return json.dumps({"schema": SCHEMA, **asdict(self)}).encode() + b"\n"
 
     @classmethod
-    def read(cls, path: Path) -> "ProgramTask":
+    def from_file(cls, path: Path) -> "ProgramTask":
         """Read what `to_bytes` wrote. Raises UsageError for anything else."""
         try:
             content = content_of(path)
@@ -177,7 +177,7 @@ def run_task(folder: JobFolder, writes: Sequence[str] = ()) -> int:
     """
     try:
         with interruptible():
-            task = ProgramTask.read(folder.path / TASK)
+            task = ProgramTask.from_file(folder.path / TASK)
             job_path = folder.path.resolve()
             is_member_module = task.program in MEMBERS
             if is_member_module:

@@ -186,7 +186,7 @@ def state_of(exit_code: int) -> JobState:
 
 def read_all(root: JobsRoot) -> list[JobRecord]:
     """Return every job, the oldest first; one that runs without the lock was interrupted."""
-    records = [_read(folder) for folder in root.all()]
+    records = [_read_record(folder) for folder in root.all()]
     # The lock comes last: a job that ends meanwhile releases it only after it wrote its end.
     holder = held_by(root.lock)
     return [
@@ -230,14 +230,14 @@ def _alive(record: JobRecord, holder: int | None, root: JobsRoot) -> bool:
 
 
 def _reread(folder: JobFolder) -> JobRecord:
-    record = _read(folder)
+    record = _read_record(folder)
     claims = record.state in (JobState.RUNNING, JobState.WAITING)
     if claims:
         return replace(record, state=JobState.INTERRUPTED)
     return record
 
 
-def _read(folder: JobFolder) -> JobRecord:
+def _read_record(folder: JobFolder) -> JobRecord:
     try:
         content = parsed_json(read_small(folder.state))
         # The id is the folder's name: only root makes those.

@@ -143,7 +143,7 @@ class JobRequest:
         return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=2).encode() + b"\n"
 
     @classmethod
-    def read(cls, path: Path) -> "JobRequest":
+    def from_file(cls, path: Path) -> "JobRequest":
         """Read what `to_bytes` wrote.
 
         Raises UsageError, which names the file, for anything else.

@@ -52,7 +52,7 @@ class Interleaver:
         """Add a line at the time `now` of a monotonic clock."""
         self._waiting.append((now, entry))
 
-    def take(self, now: float) -> list[Entry]:
+    def take_due(self, now: float) -> list[Entry]:
         """Remove the lines that have waited long enough, with all older ones."""
         ripe = [
             entry.seconds for arrived, entry in self._waiting if arrived <= now - self._hold_seconds
@@ -68,7 +68,7 @@ class Interleaver:
 
 
 @dataclass(frozen=True)
-class Shown:
+class LogDisplay:
     """Which lines are shown: those of `run` unless it is empty, as JSON for programs."""
 
     width: int
@@ -145,7 +145,7 @@ class LogQuery:
     run: str = ""
 
 
-def chosen(
+def chosen_places(
     places: Sequence[LogPlace], tasks: "Sequence[Task]", roles: Sequence[str], nodes: Sequence[str]
 ) -> list[LogPlace]:
     """The places of these roles and nodes, all of them without either.
@@ -212,7 +212,9 @@ class ClusterLogs:
         """The last lines of each node, or why they cannot be read."""
 
         def of_node(node: Connector) -> list[Entry]:
-            return [entry for log in self._logs[node.name] for entry in _last_of(node, log, follow)]
+            return [
+                entry for log in self._logs[node.name] for entry in _last_entries(node, log, follow)
+            ]
 
         return fleet.each(of_node, tuple(self._logs))
 
@@ -226,7 +228,7 @@ class ClusterLogs:
         stop = threading.Event()
 
         def pass_on(name: str, log: LogSource) -> None:
-            def one(text: str) -> None:
+            def pass_line_on(text: str) -> None:
                 entry = log.came(text)
                 if entry is not None:
                     with arriving:
@@ -234,7 +236,7 @@ class ClusterLogs:
 
             try:
                 code = fleet.nodes[name].stream(
-                    log.following(), one, root=log.root, user=log.user, stop=stop
+                    log.following(), pass_line_on, root=log.root, user=log.user, stop=stop
                 )
                 if code > 0:
                     raise ClusterError(
@@ -258,7 +260,7 @@ class ClusterLogs:
             while True:
                 living = any(thread.is_alive() for thread in threads)
                 with arriving:
-                    ripe = waiting.take(time.monotonic() if living else float("inf"))
+                    ripe = waiting.take_due(time.monotonic() if living else float("inf"))
                 for entry in ripe:
                     show(entry)
                 if not living:
@@ -298,7 +300,7 @@ def _file(place: LogPlace, name: str, query: LogQuery) -> FileLog:
     return FileLog(name, where, query.lines, run=query.run, user=place.user)
 
 
-def _last_of(node: Connector, log: LogSource, follow: bool) -> list[Entry]:
+def _last_entries(node: Connector, log: LogSource, follow: bool) -> list[Entry]:
     read = node.run(
         log.reading(),
         root=log.root,

@@ -69,7 +69,7 @@ def identify(pid: int) -> ProcessIdentity | None:
     return ProcessIdentity(pid, int(fields[19]), boot)
 
 
-def frozen(pid: int) -> bool:
+def is_frozen(pid: int) -> bool:
     """Return whether SIGSTOP or a debugger stopped it: it holds its port and answers nothing."""
     fields = _stat_fields(pid)
     return fields is not None and fields[0] in {"T", "t"}

@@ -136,7 +136,7 @@ class Supervised:
             return self._stop_supervisor(_by_node(chosen))
         try:
             alive = {role.name for role in self.client().status().roles if role.pid is not None}
-            reply = self._asked("hold", [task.name for task in chosen])
+            reply = self._request("hold", [task.name for task in chosen])
         except NobodyListensError:
             return Stopped({})
         ran = [task for task in chosen if task.name in alive]
@@ -237,14 +237,14 @@ class Supervised:
             if not _comes_free(self._folder.job_lock, _JOB_SECONDS):
                 os.kill(job, signal.SIGKILL)  # its job dies with it
 
-    def _asked(self, verb: str, names: Sequence[str]) -> dict[str, Any]:
+    def _request(self, verb: str, names: Sequence[str]) -> dict[str, Any]:
         return self.client(_STOP_DEADLINE_SECONDS).ask(verb, tasks=list(names))
 
     def _restarted(
         self, names: Sequence[str], awaited: Sequence[str], report: Report
     ) -> ClusterStatus:
         try:
-            self._asked("restart", names)
+            self._request("restart", names)
         except NobodyListensError as error:
             start = command("deploy start", self._inventory.path)
             raise ClusterError(

@@ -74,7 +74,7 @@ def test_the_files_are_there_while_the_job_runs_and_gone_after_it(node: JobNode,
     words = node.asked()
     assert words[words.index(f"jobs.train.app={json.dumps(str(folder.app))}") - 1] == "--set"
     assert words[-2:] == ["--environment", KEY]
-    assert JobRequest.read(folder.request).app == look(app).digest
+    assert JobRequest.from_file(folder.request).app == look(app).digest
     jobs.cancel(name)
     assert not folder.app.exists()
     assert folder.state.exists()

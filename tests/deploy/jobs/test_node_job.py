@@ -175,7 +175,7 @@ def test_a_request_of_another_kind_is_refused(tmp_path: Path, content: bytes) ->
     (tmp_path / "request.json").write_bytes(content)
     said = r"request\.json: expected the request that `fab job` writes"
     with pytest.raises(UsageError, match=said):
-        JobRequest.read(tmp_path / "request.json")
+        JobRequest.from_file(tmp_path / "request.json")
 
 
 def test_it_imports_neither_tensorflow_nor_what_an_inventory_costs() -> None:

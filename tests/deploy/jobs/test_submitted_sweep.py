@@ -85,7 +85,7 @@ def done(
 
 def test_the_driver_gets_the_file_and_each_worker_a_runner(node: JobNode, runners: Runners) -> None:
     folder = done(node, order_of(node), flags=["--quiet"])
-    request = JobRequest.read(folder.request)
+    request = JobRequest.from_file(folder.request)
     assert (request.job, request.roles) == ("sweep", {})
     words = node.asked()
     assert words[0] == "sweep"
@@ -97,7 +97,7 @@ def test_the_driver_gets_the_file_and_each_worker_a_runner(node: JobNode, runner
     assert task.lead.endswith(f":{node.inventory.ports.programs}")
     for name, content in files.items():
         (node.folder / f"runner-{name}").write_bytes(content)
-    assert ProgramTask.read(node.folder / f"runner-{TASK}") == task
+    assert ProgramTask.from_file(node.folder / f"runner-{TASK}") == task
     assert load(node.folder / "runner-inventory.yaml").cluster == node.inventory.cluster
 
 
@@ -111,7 +111,7 @@ def test_an_app_goes_to_the_driver_and_its_packages_to_the_nodes(
     made = app_of_job(usual, "train", [], lambda path: "")
     folder = done(node, order_of(node), made, {"rpi11": KEY}, settings=setting)
     assert made.files is not None
-    assert JobRequest.read(folder.request).app == made.files.digest
+    assert JobRequest.from_file(folder.request).app == made.files.digest
     assert f'jobs.train.app="{folder.app}"' in node.asked()
     assert [task.environment for task, _ in runners] == [KEY]
 
