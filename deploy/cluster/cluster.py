@@ -1,16 +1,28 @@
-"""One cluster as a command sees it: its inventory, its services, and its nodes side by side.
+"""One cluster as a command sees it: its inventory, services and nodes, at proven addresses.
 
 `deploy.commands.opening` makes it, and no command asks for its kind again.
+
+The address of a node is the one at which its pinned key answered and that the node has. A host name
+is what the network says, and any machine on the switch may answer for one. So a name is resolved
+once, SSH goes there, and the other nodes learn the address only after the node has said, over a
+connection with its pinned key, that it has this address. The last proven one is kept beside the
+keys. Until a node is proven, it is in no firewall and in no export of the others.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.control.own_state import read_token
-from core.ground.files import atomic_write, read_json
+from core.ground.errors import ClusterError
+from core.ground.files import atomic_write, read_json, read_object
+from core.inventory import Machine
+from core.inventory.addresses import is_address
+from core.inventory.loading import addressed
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.login import PinnedKeys, addresses, jump_address
@@ -97,7 +109,7 @@ def known_hosts_of(inventory: "Inventory") -> Path:
     return StateFolder.of(inventory.path, inventory.cluster).path / "known_hosts"
 
 
-def local(
+def local_cluster(
     inventory: "Inventory", overrides: Sequence[str], services: ServiceManager
 ) -> ManagedCluster:
     """A cluster of processes on this machine.
@@ -127,3 +139,188 @@ def over_ssh(
 
     cluster = ManagedCluster(inventory, tuple(overrides), fleet, services)
     return cluster
+
+
+ADDRESSES_FILE = "addresses.json"
+ADDRESSES_SCHEMA = 1
+_MOST_BYTES = 1 << 20
+_NOWHERE = IPv4Address("198.18.0.1")
+"""The first address of a network for measurements (RFC 2544), which no machine has."""
+
+
+class ProvenAddresses:
+    """The last proven address of each node whose address is a host name, beside its pinned key."""
+
+    def __init__(self, known_hosts: Path) -> None:
+        self._known_hosts = known_hosts
+        self._path = known_hosts.with_name(ADDRESSES_FILE)
+
+    def load(self) -> dict[str, tuple[str, str]]:
+        """Return name and address by node; nothing from a file that is damaged."""
+        try:
+            content = read_object(self._path, _MOST_BYTES, ADDRESSES_SCHEMA)["nodes"]
+            return {
+                str(node): (str(entry["name"]), str(IPv4Address(entry["address"])))
+                for node, entry in content.items()
+            }
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return {}
+
+    def keep(self, inventory: Inventory, answered: Collection[str]) -> None:
+        """Note the addresses of the nodes that answered. Raises ClusterError."""
+        before = self.load()
+        names = {node.name: node.address for node in inventory.nodes if is_host_name(node.address)}
+        proven = {node: entry for node, entry in before.items() if node in names}
+        for node, name in names.items():
+            if node in answered and node in inventory.admitted:
+                proven[node] = (str(name), inventory.links[node])
+        if proven == before:
+            return
+        nodes = {node: {"name": name, "address": host} for node, (name, host) in proven.items()}
+        text = json.dumps({"schema": ADDRESSES_SCHEMA, "nodes": nodes}, indent=1)
+        atomic_write(self._path, text.encode() + b"\n")
+
+    def pinned(self) -> frozenset[str]:
+        """Return the names and addresses that have a pinned key, without ports."""
+        try:
+            lines = self._known_hosts.read_text(errors="replace").splitlines()
+        except OSError:
+            return frozenset()
+        places = (place for line in lines if line for place in line.split()[0].split(","))
+        return frozenset(place.removeprefix("[").partition("]")[0] for place in places)
+
+
+def is_host_name(address: str | None) -> bool:
+    """Whether a node's address in the inventory is a host name."""
+    return address is not None and not is_address(address)
+
+
+def with_resolved_addresses(
+    inventory: Inventory, proven: ProvenAddresses, machine: Machine
+) -> Inventory:
+    """Return the inventory with the addresses that are proven, and where SSH goes now.
+
+    Never fails: a name without a usable address is the trouble of its node alone.
+    """
+    if not inventory.proves_addresses:
+        return inventory
+    last_proven = with_proven_addresses(inventory, proven)
+    present = _present(last_proven, machine)
+    hosts = dict(last_proven.links)
+    for name in last_proven.unproven & present.keys():
+        hosts[name] = present[name]
+    return addressed(inventory, hosts, last_proven.unproven, present)
+
+
+def with_proven_addresses(inventory: Inventory, proven: ProvenAddresses) -> Inventory:
+    """Return the inventory with the addresses that were proven last, as they are kept now."""
+    entries = proven.load()
+    pinned = proven.pinned()
+    hosts = dict(inventory.links)
+    unproven = set()
+    for node in inventory.nodes:
+        if is_host_name(node.address):
+            name, address = entries.get(node.name, ("", ""))
+            is_known = name == node.address
+            if is_known:
+                hosts[node.name] = address
+        else:
+            is_known = (node.ssh.address or hosts.get(node.name)) in pinned
+        if not is_known:
+            unproven.add(node.name)
+    return addressed(inventory, hosts, unproven)
+
+
+def _present(inventory: Inventory, machine: Machine) -> dict[str, str]:
+    """Return what the names are now, without what can be no address of its node."""
+    names = {node.name: str(node.address) for node in inventory.nodes if is_host_name(node.address)}
+    hosts = dict(inventory.links)
+    # An unknown name takes seconds.
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        answers = dict(zip(names, pool.map(machine.resolve, names.values()), strict=True))
+    usable = {node: host for node, host in answers.items() if host and _usable(inventory, host)}
+    return {
+        node: host
+        for node, host in usable.items()
+        if not any(host == other for name, other in (hosts | usable).items() if name != node)
+    }
+
+
+def _usable(inventory: Inventory, host: str) -> bool:
+    address = IPv4Address(host)
+    if address.is_multicast or address.is_reserved or address.packed[0] == 0:
+        return False
+    if address.is_loopback and len(inventory.nodes) > 1:
+        return False
+    return inventory.allow_public or not address.is_global
+
+
+def with_confirmed_addresses(
+    inventory: Inventory, addresses_by_node: Mapping[str, Collection[str]]
+) -> Inventory:
+    """Return the inventory after nodes have answered, with the addresses that each has.
+
+    An address that the node does not have is a relay's, or an old one. Pure.
+    """
+    hosts = dict(inventory.links)
+    unproven = set(inventory.unproven)
+    for node, of_node in addresses_by_node.items():
+        for host in (inventory.present.get(node), hosts.get(node)):
+            if host in of_node:
+                hosts[node] = str(host)
+                unproven.discard(node)
+                break
+        else:
+            unproven.add(node)
+    return addressed(inventory, hosts, unproven)
+
+
+def address_lines(
+    before: Inventory, after: Inventory, answered: Collection[str]
+) -> tuple[str, ...]:
+    """Return the lines about names and about nodes that the others do not let in. Pure."""
+    lines = []
+    names = {node.name: node.address for node in after.nodes if is_host_name(node.address)}
+    pairs = [
+        f"{name} {after.links[node]}" for node, name in names.items() if node in after.admitted
+    ]
+    if pairs:
+        lines.append(f"names: {', '.join(pairs)}")
+    for node, name in names.items():
+        now = after.links[node]
+        was = before.links[node]
+        present = after.present.get(node)
+        if node in answered and node not in before.unproven and now != was:
+            lines.append(f"{node}: {name} is {now} now, it was {was}")
+        elif node in after.admitted and present not in (None, now):
+            lines.append(
+                f"{node}: {name} is said to be {present}, which its pinned key has not proven: the"
+                f" others keep {now}, which was proven last"
+            )
+    for node in (node.name for node in after.nodes if node.name in after.unproven):
+        lines.append(
+            f"{node}: the other nodes do not let it in: its pinned key has not answered at its"
+            " address yet; once it does, `fab deploy start` lets it in there"
+        )
+    return tuple(lines)
+
+
+def as_overrides(inventory: Inventory) -> tuple[str, ...]:
+    """Return `KEY=VALUE` that put the addresses of this run in the place of names.
+
+    The node that runs a job asks the network for none; a node that is not proven leads nowhere.
+    Raises ClusterError where that is the coordinator's.
+    """
+    overrides = []
+    for index, node in enumerate(inventory.nodes):
+        if is_host_name(node.address):
+            host = None
+            if node.name in inventory.admitted:
+                host = inventory.links[node.name]
+            if host is None and any(entry.role == "coordinator" for entry in node.roles):
+                raise ClusterError(
+                    f"{node.name}: the address of {node.address} was never proven: `fab deploy"
+                    " start` does that"
+                )
+            overrides.append(f"nodes.{node.name}.address={host or _NOWHERE + index}")
+    return tuple(overrides)

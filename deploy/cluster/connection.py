@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 from deploy.cluster.connector import (
     DEADLINE_CODES,
     READ_BYTES,
+    BoundedOutput,
     Connector,
     Following,
-    Kept,
     NodeUnreachableError,
     shortened,
 )
 from deploy.cluster.login import PinnedKeys, SshAddress, until_not_busy
-from deploy.cluster.refusals import Login, ServersWords, cause_of, why
-from deploy.cluster.way import Way, open_way
+from deploy.cluster.refusals import Login, ServersWords, Way, cause_of, open_way, why
 from deploy.common.command_line import quoted, shell
 from deploy.rooted.commands import write_file
 
@@ -81,8 +80,8 @@ class NodeConnection(Connector):
         command_line: list[str],
         stdin: bytes,
         deadline_seconds: float,
-        output: Kept,
-        errors: Kept,
+        output: BoundedOutput,
+        errors: BoundedOutput,
     ) -> int | None:
         limit = ["timeout", "-k", str(GRACE_SECONDS), f"{deadline_seconds:.0f}"]
         channel = self._channel()
@@ -260,7 +259,7 @@ def _end_when_silent(connected: object) -> None:
         connected.setsockopt(socket.IPPROTO_TCP, option, SILENCE_SECONDS * 1000)
 
 
-def _exchange(channel: Any, stdin: bytes, output: Kept, errors: Kept) -> None:
+def _exchange(channel: Any, stdin: bytes, output: BoundedOutput, errors: BoundedOutput) -> None:
     """Send all of `stdin` while reading both streams to their ends.
 
     Any order of the two could block without an end.

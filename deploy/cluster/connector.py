@@ -21,7 +21,7 @@ class NotKeptError(Exception):
     """More came than may go into the file, or the file's disk does not take it; says which."""
 
 
-class Kept:
+class BoundedOutput:
     """At most `most_bytes`, and a line about what was left out between the two halves."""
 
     def __init__(self, most_bytes: int, into: BinaryIO | None = None) -> None:
@@ -182,8 +182,8 @@ class Connector(ABC):
         """
         command_line = checked(command_line)
         command = quoted(*command_line)
-        output = Kept(kept_bytes, into)
-        errors = Kept(KEPT_ERROR_BYTES)
+        output = BoundedOutput(kept_bytes, into)
+        errors = BoundedOutput(KEPT_ERROR_BYTES)
         prefix = as_account([], root=root, user=user)
         self.open()
         begun = time.monotonic()
@@ -279,8 +279,8 @@ class Connector(ABC):
         command_line: list[str],
         stdin: bytes,
         deadline_seconds: float,
-        output: Kept,
-        errors: Kept,
+        output: BoundedOutput,
+        errors: BoundedOutput,
     ) -> int | None:
         """Run a command, its stdout to `output` and its stderr to `errors`.
 

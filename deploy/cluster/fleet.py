@@ -1,16 +1,161 @@
-"""The connectors of a cluster's nodes, used side by side."""
+"""The connectors of a cluster's nodes, used side by side, and the connector of this machine.
 
-from collections.abc import Callable, Mapping, Sequence
+That does with child processes what `NodeConnection` does over SSH.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Self, TypeVar
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from core.ground.children import dies_with_parent
 from core.ground.errors import ClusterError
+from core.ground.files import atomic_write
 from deploy.cluster.connection import NodeConnection
-from deploy.cluster.connector import Connector
-from deploy.cluster.local import Local
+from deploy.cluster.connector import (
+    READ_BYTES,
+    BoundedOutput,
+    Connector,
+    Following,
+    NodeUnreachableError,
+)
+from deploy.common.project import environment_for_any_folder
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
+
+
+_POLL_SECONDS = 0.25
+
+
+class Local(Connector):
+    """A node that is this machine.
+
+    Every command runs as the account that typed `fab`, `root` and `user` included: a local cluster
+    owns nothing that is another account's. A command dies with this process.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._environment = environment_for_any_folder()
+        self._children: set[subprocess.Popen[bytes]] = set()
+
+    def _put(self, data: bytes, remote: str, mode: int, **how: Any) -> None:
+        atomic_write(Path(remote), data)
+        Path(remote).chmod(mode)
+
+    def close(self) -> None:
+        """End the commands under way; this machine has no connection to close."""
+        for process in tuple(self._children):
+            _end(process)
+
+    def _run(
+        self,
+        prefix: list[str],
+        command_line: list[str],
+        stdin: bytes,
+        deadline_seconds: float,
+        output: BoundedOutput,
+        errors: BoundedOutput,
+    ) -> int | None:
+        overdue = threading.Event()
+        with self._started(command_line, subprocess.PIPE, subprocess.PIPE) as process:
+
+            def end_it() -> None:
+                overdue.set()
+                _end(process)
+
+            timer = threading.Timer(deadline_seconds, end_it)
+            threads = [
+                threading.Thread(target=_send, args=(process.stdin, stdin), daemon=True),
+                threading.Thread(target=_receive, args=(process.stderr, errors), daemon=True),
+                timer,
+            ]
+            for thread in threads:
+                thread.start()
+            try:
+                _receive(process.stdout, output)
+                process.wait()
+            finally:
+                _end(process)
+                timer.cancel()
+                for thread in threads:
+                    thread.join()
+        if overdue.is_set():
+            return None
+        self.open()  # a `hang_up` ended it
+        return process.returncode
+
+    @contextmanager
+    def _following(self, prefix: list[str], command_line: list[str]) -> Iterator[Following]:
+        with self._started(command_line, subprocess.DEVNULL, subprocess.STDOUT) as process:
+            output: Any = process.stdout
+
+            def next_bytes() -> bytes | None:
+                ready = select.select([output], [], [], _POLL_SECONDS)[0]
+                if ready:
+                    return os.read(output.fileno(), READ_BYTES)
+                return None
+
+            def end() -> int:
+                code = process.wait()
+                self.open()
+                return code
+
+            try:
+                yield next_bytes, end
+            finally:
+                _end(process)
+
+    @contextmanager
+    def _started(
+        self, command_line: list[str], stdin: int, stderr: int
+    ) -> "Iterator[subprocess.Popen[bytes]]":
+        self.open()
+        try:
+            process = subprocess.Popen(
+                command_line,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=self._environment,
+                start_new_session=True,
+                preexec_fn=dies_with_parent(),
+            )
+        except OSError as error:
+            raise NodeUnreachableError(
+                f"{self.name}: {command_line[0]} cannot be started: {error.strerror}"
+            ) from error
+        self._children.add(process)
+        try:
+            with process:
+                yield process
+        finally:
+            self._children.discard(process)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a command that still runs, with everything that it started."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _send(pipe: Any, content: bytes) -> None:
+    with suppress(BrokenPipeError), pipe:  # the command ended before it read everything
+        pipe.write(content)
+
+
+def _receive(pipe: Any, output: BoundedOutput) -> None:
+    while received := os.read(pipe.fileno(), READ_BYTES):
+        output.add(received)
+
 
 T = TypeVar("T")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.ground.children import finished
 from core.ground.errors import reason_of
 from deploy.cluster.openssh import Route
 
@@ -62,8 +63,8 @@ def offers(route: Route, agent: "Agent") -> Iterator[Offer | UnusableKeyError]:
             continue
         try:
             for certificate in _certificates_of(path, route):
-                yield Offer(str(certificate), load(path, certificate))
-            yield Offer(str(path), load(path))
+                yield Offer(str(certificate), load_key(path, certificate))
+            yield Offer(str(path), load_key(path))
         except UnusableKeyError as problem:
             yield problem
 
@@ -89,7 +90,7 @@ def _certificates_of(path: Path, route: Route) -> list[Path]:
     ]
 
 
-def load(path: Path, certificate: Path | None = None) -> "PKey":
+def load_key(path: Path, certificate: Path | None = None) -> "PKey":
     """Return the private key in a file, with the certificate if one is given.
 
     Raises UnusableKeyError.
@@ -160,24 +161,17 @@ def fingerprint_of_file(path: Path) -> str | None:
 def _described(path: Path) -> str:
     """Return `256 SHA256:... comment (ED25519)` of a file; empty where `ssh-keygen` cannot say."""
     try:
-        done = subprocess.run(
-            ["ssh-keygen", "-l", "-E", "sha256", "-f", str(path)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=FINGERPRINT_SECONDS,
-            check=False,
-            text=True,
-            errors="replace",
-        )
+        command_line = ["ssh-keygen", "-l", "-E", "sha256", "-f", str(path)]
+        keygen = finished(command_line, seconds=FINGERPRINT_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    if done.returncode == 0:
-        return done.stdout.strip()
+    if keygen.code == 0:
+        return keygen.output.strip()
     return ""
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class AgentKey:
     """A key that an agent holds."""
 
     fingerprint: str
@@ -187,7 +181,7 @@ class Held:
 class Agent:
     """The agent of one route, asked when it is opened. It holds nothing where there is none."""
 
-    def __init__(self, keys: Sequence[Held], connected: Any = None) -> None:
+    def __init__(self, keys: Sequence[AgentKey], connected: Any = None) -> None:
         self.keys = tuple(keys)
         self._connected = connected
 
@@ -211,7 +205,7 @@ class Agent:
             connected.close()
             return cls(())
         keys = [
-            Held(fingerprint(key), Offer(f"{key.comment or key.get_name()} of the agent", key))
+            AgentKey(fingerprint(key), Offer(f"{key.comment or key.get_name()} of the agent", key))
             for key in client.get_keys()
         ]
         return cls(keys, connected)

@@ -1,17 +1,25 @@
-"""Where and as whom `fab` logs into a node, and the host keys that were found there."""
+"""Where and as whom `fab` logs into a node, and the keys that were found there.
+
+Host keys and the nodes' public keys of WireGuard are pinned, beside each other.
+"""
 
 import base64
+import binascii
 import hashlib
-import os
+import json
 import random
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from core.control.own_state import make_private
+from core.ground.errors import ClusterError, reason_of
+from core.ground.files import atomic_write, read_json, whole_file
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.cluster.openssh import ConfigurationError, Route, expanded, own_account, route_to
 
@@ -108,8 +116,8 @@ def addresses(inventory: "Inventory") -> tuple[SshAddress, ...]:
         SshAddress(
             name=node.name,
             host=_host(inventory, node),
-            given_user=node.ssh.user or _given(ssh, "user"),
-            given_port=node.ssh.port or _given(ssh, "port"),
+            given_user=node.ssh.user or _explicit_value(ssh, "user"),
+            given_port=node.ssh.port or _explicit_value(ssh, "port"),
             key=node.ssh.key or ssh.key,
             connect_seconds=ssh.connect_seconds,
             usual_user=ssh.user,
@@ -124,7 +132,7 @@ def _host(inventory: "Inventory", node: "Node") -> str:
     return node.ssh.address or present or inventory.links[node.name]
 
 
-def _given(section: "Section", key: str) -> Any:
+def _explicit_value(section: "Section", key: str) -> Any:
     """The value that the person wrote, None for the default."""
     if key in section.model_fields_set:
         return getattr(section, key)
@@ -139,8 +147,8 @@ def jump_address(inventory: "Inventory") -> SshAddress | None:
     return SshAddress(
         name="jump host",
         host=ssh.jump.host,
-        given_user=ssh.jump.user or _given(ssh, "user"),
-        given_port=_given(ssh.jump, "port"),
+        given_user=ssh.jump.user or _explicit_value(ssh, "user"),
+        given_port=_explicit_value(ssh.jump, "port"),
         key=ssh.key,
         connect_seconds=ssh.connect_seconds,
         usual_user=ssh.user,
@@ -273,6 +281,95 @@ class PinnedKeys:
                 del keys[name]
             keys.add(name, sighting.key.get_name(), sighting.key)
         make_private(self.path.parent)
-        partial = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        keys.save(str(partial))
-        partial.replace(self.path)
+        with whole_file(self.path) as stream:
+            keys.save(f"/proc/self/fd/{stream.fileno()}")  # paramiko takes names alone
+
+
+TUNNEL_KEYS_FILE = "wireguard_keys.json"
+"""File in the cluster's state folder."""
+IN_CLEAR = (
+    "plain: TensorFlow, NFS and metrics cross the switch in clear; `transport: wireguard` in the"
+    " inventory encrypts them"
+)
+TUNNEL_KEY_BYTES = 32
+MOST_TUNNEL_KEYS_BYTES = 1 << 20
+
+
+def is_tunnel_key(text: object) -> bool:
+    """Whether this is 32 bytes in base64, as WireGuard writes a key."""
+    if not isinstance(text, str) or len(text) != 44:
+        return False
+    try:
+        return len(binascii.a2b_base64(text, strict_mode=True)) == TUNNEL_KEY_BYTES
+    except (ValueError, binascii.Error):
+        return False
+
+
+class TunnelKeys:
+    """One public key a node. Without a file the keys are known to this process alone."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Read the pinned keys. Raises ClusterError for a file that has others."""
+        self._path = path
+        self._lock = threading.Lock()
+        self._known = _read_tunnel_keys(path)
+        self._replaced: set[str] = set()
+
+    @property
+    def known(self) -> Mapping[str, str]:
+        """The pinned key of each node."""
+        return MappingProxyType(self._known)
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """The nodes that are to make new keys in this run, and have not yet."""
+        return frozenset(self._replaced)
+
+    def replace(self, names: Iterable[str]) -> None:
+        """Let these nodes make new keys, which take the place of what is pinned."""
+        self._replaced.update(names)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Drop the keys of nodes that this machine took theirs from."""
+        with self._lock:
+            gone = [name for name in names if self._known.pop(name, None) is not None]
+            if gone:
+                self._keep()
+
+    def pin(self, node: str, key: str) -> None:
+        """Keep a node's key. Raises ClusterError where another one is pinned."""
+        if not is_tunnel_key(key):
+            raise ClusterError(f"{node}: expected a public key of WireGuard, got {key!r:.80}")
+        with self._lock:
+            if self._known.get(node, key) != key and node not in self._replaced:
+                raise ClusterError(f"{node}: {tunnel_key_changed(node, self._known[node], key)}")
+            self._known[node] = key
+            self._replaced.discard(node)
+            self._keep()
+
+    def _keep(self) -> None:
+        if self._path is not None:
+            text = json.dumps(self._known, indent=1, sort_keys=True)
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write(self._path, text.encode() + b"\n")
+
+
+def tunnel_key_changed(node: str, pinned: str, key: str) -> str:
+    """Return what a changed key may mean, and the remedy."""
+    return (
+        f"its public key of WireGuard is {key}, and {pinned} is pinned: another card, or another"
+        f" machine in its place; if you know why, `fab deploy start --new-keys {node}` makes a new"
+        " pair there and pins it"
+    )
+
+
+def _read_tunnel_keys(path: Path | None) -> dict[str, str]:
+    if path is None or not path.exists():
+        return {}
+    try:
+        keys = read_json(path, MOST_TUNNEL_KEYS_BYTES)
+    except (OSError, ValueError) as problem:
+        raise ClusterError(f"{path}: cannot be read: {reason_of(problem)}") from None
+    if not isinstance(keys, dict) or not all(map(is_tunnel_key, keys.values())):
+        raise ClusterError(f"{path}: expected a public key of WireGuard for each node")
+    return keys

@@ -11,6 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.ground.children import finished
 from core.ground.errors import ClusterError
 from deploy.common.command_line import quoted, shell
 
@@ -89,15 +90,7 @@ def route_to(
 
 def _answer(command_line: list[str]) -> str:
     try:
-        done = subprocess.run(
-            command_line,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=ANSWER_SECONDS,
-            check=False,
-            text=True,
-            errors="replace",
-        )
+        ssh = finished(command_line, seconds=ANSWER_SECONDS)
     except FileNotFoundError:
         raise ConfigurationError(_NO_SSH) from None
     except subprocess.TimeoutExpired:
@@ -105,10 +98,10 @@ def _answer(command_line: list[str]) -> str:
             f"`{quoted(*command_line)}` gave no answer within {ANSWER_SECONDS:g} s: does a `Match"
             " exec` of the SSH configuration wait for something?"
         ) from None
-    if done.returncode != 0:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    if ssh.code != 0:
+        lines = [line.strip() for line in ssh.errors.splitlines() if line.strip()]
         raise ConfigurationError(f"ssh refuses its configuration: {' | '.join(lines[-3:])}")
-    return done.stdout
+    return ssh.output
 
 
 class _Answer:
@@ -121,13 +114,13 @@ class _Answer:
             self._values.setdefault(keyword, []).append(value)
         self._typed = typed
 
-    def _one(self, keyword: str, default: str) -> str:
+    def _first(self, keyword: str, default: str) -> str:
         return self._values.get(keyword, [default])[0]
 
     def route(self, connect_seconds: float, keys: tuple[Path, ...] | None) -> Route:
-        host = self._one("hostname", self._typed)
-        port = int(self._one("port", "22"))
-        user = self._one("user", own_account())
+        host = self._first("hostname", self._typed)
+        port = int(self._first("port", "22"))
+        user = self._first("user", own_account())
         letters = self._letters(host, port, user)
         if keys is None:
             named = self._values.get("identityfile", [])
@@ -138,7 +131,7 @@ class _Answer:
             user=user,
             keys=keys,
             agent=self._agent(letters),
-            only_these=self._one("identitiesonly", "no") == "yes",
+            only_these=self._first("identitiesonly", "no") == "yes",
             through=self._through(letters, connect_seconds),
             certificates=tuple(
                 _path(value, letters)
@@ -155,7 +148,7 @@ class _Answer:
             "d": str(home()),
             "h": host,
             "i": str(os.getuid()),
-            "k": self._one("hostkeyalias", self._typed),
+            "k": self._first("hostkeyalias", self._typed),
             "l": host_name,
             "L": host_name.partition(".")[0],
             "n": self._typed,
@@ -165,7 +158,7 @@ class _Answer:
         }
 
     def _agent(self, letters: dict[str, str]) -> Path | None:
-        named = self._one("identityagent", "SSH_AUTH_SOCK")
+        named = self._first("identityagent", "SSH_AUTH_SOCK")
         if named == "none":
             return None
         if named == "SSH_AUTH_SOCK":
@@ -179,7 +172,7 @@ class _Answer:
         return _path(named, letters)
 
     def _through(self, letters: dict[str, str], connect_seconds: float) -> tuple[str, ...]:
-        jumps = self._one("proxyjump", "none")
+        jumps = self._first("proxyjump", "none")
         if jumps != "none":
             # As ssh does it: the last machine is logged into, by way of those before it.
             before, _, last = jumps.rpartition(",")
@@ -199,10 +192,10 @@ class _Answer:
                 by_way = []
             target = f"[{letters['h']}]:{letters['p']}"
             return ("ssh", *options, *by_way, "-W", target, "--", where)
-        command = self._one("proxycommand", "none")
+        command = self._first("proxycommand", "none")
         if command == "none":
             return ()
-        if self._one("proxyusefdpass", "no") == "yes":
+        if self._first("proxyusefdpass", "no") == "yes":
             raise ConfigurationError(
                 "ProxyUseFdpass of the SSH configuration: `fab` cannot do that; leave it out here"
             )

@@ -1,21 +1,112 @@
-"""Why a login failed, in one line that names its own cause.
+"""A connection to an SSH server before its login, and why a login failed, in one line.
 
-What is not known is quoted, without a cause.
+TCP or a process carries it, and the server shows its host key. A failure names its own cause; what
+is not known is quoted, without a cause.
 """
 
 import errno
 import logging
 import socket
-from typing import TYPE_CHECKING, Any
+import subprocess
+import tempfile
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from core.ground.errors import reason_of
+from deploy.cluster.connector import NodeUnreachableError
 from deploy.cluster.keys import Agent, Offer, UnusableKeyError, offers
-from deploy.cluster.login import SshAddress, server_was_busy, why_no_ssh
-from deploy.cluster.openssh import ConfigurationError
-from deploy.cluster.way import Way
+from deploy.cluster.login import SshAddress, server_was_busy, until_not_busy, why_no_ssh
+from deploy.cluster.openssh import ConfigurationError, Route
 
 if TYPE_CHECKING:
-    from paramiko import Transport
+    from paramiko import PKey, Transport
+
+
+class Way:
+    """An open connection to an SSH server, and the process that carries it, if any."""
+
+    def __init__(
+        self,
+        sock: Any,
+        process: "subprocess.Popen[bytes] | None" = None,
+        errors: IO[bytes] | None = None,
+    ):
+        self.sock = sock
+        self._process = process
+        self._said = errors
+        self.gave_up = False
+        """Whether the process ended by itself, with an exit code other than 0. Known after
+        `complaint`."""
+
+    @classmethod
+    def open(cls, route: Route, connect_seconds: float) -> Self:
+        """Connect. Raises OSError."""
+        if not route.through:
+            if route.source is None:
+                source = None
+            else:
+                source = (route.source, 0)
+            return cls(socket.create_connection((route.host, route.port), connect_seconds, source))
+        errors = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the connection
+        near_end, far_end = socket.socketpair()
+        with far_end:
+            try:
+                process = subprocess.Popen(
+                    route.through,
+                    stdin=far_end.fileno(),
+                    stdout=far_end.fileno(),
+                    stderr=errors,
+                    start_new_session=True,
+                )
+            except BaseException:
+                near_end.close()
+                errors.close()
+                raise
+        return cls(near_end, process, errors)
+
+    def complaint(self) -> str:
+        """Return what the carrying process said on its standard error, empty without one."""
+        if self._process is None or self._said is None:
+            return ""
+        self._end()
+        self._said.seek(0)
+        lines = self._said.read(100_000).decode(errors="replace").splitlines()
+        return " | ".join(line.strip() for line in lines[-3:] if line.strip())
+
+    def close(self) -> None:
+        """Close the connection and end the process that carried it."""
+        self.sock.close()
+        if self._process is not None:
+            self._end()
+        if self._said is not None:
+            self._said.close()
+
+    def _end(self) -> None:
+        assert self._process is not None
+        try:
+            code = self._process.wait(0.5)  # ssh ends by itself when its connection does
+            self.gave_up = code != 0
+        except subprocess.TimeoutExpired:
+            self._process.terminate()
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def open_way(address: SshAddress, through: Any = None) -> Way:
+    """Connect to the SSH server, through the open connection `through` to a jump host if given.
+
+    Raises OSError, NodeUnreachableError, or paramiko's SSHException of the jump host.
+    """
+    if through is None:
+        return Way.open(address.route, address.connect_seconds)
+    where = (address.route.host, address.port)
+    channel = through.transport.open_channel(
+        "direct-tcpip", where, ("", 0), timeout=address.connect_seconds
+    )
+    return Way(channel)
+
 
 _NOT_THERE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT)
 _SHOWN_LABELS = 4
@@ -180,13 +271,13 @@ def why(error: Exception, address: SshAddress, way: Way | None) -> str:
     else:
         complaint = way.complaint()
     if way is None or not complaint:
-        return _why(error, address)
+        return _why_it_failed(error, address)
     if way.gave_up:
         return f"no connection through `{way_words(address)}`: {complaint}"
-    return f"{_why(error, address)}; `{way_words(address)}` said: {complaint}"
+    return f"{_why_it_failed(error, address)}; `{way_words(address)}` said: {complaint}"
 
 
-def _why(error: Exception, address: SshAddress) -> str:
+def _why_it_failed(error: Exception, address: SshAddress) -> str:
     from paramiko import BadHostKeyException, SSHException
 
     seconds = address.connect_seconds
@@ -228,3 +319,34 @@ def _why(error: Exception, address: SshAddress) -> str:
 def way_words(address: SshAddress) -> str:
     """Return the command line that carries the connection, for a message."""
     return " ".join(address.route.through)
+
+
+def ask_for_key(address: SshAddress, through: Any = None) -> "PKey":
+    """The key that the node's SSH server shows, without a login.
+
+    `through` is an open connection to a jump host.
+
+    Raises NodeUnreachableError.
+    """
+    return until_not_busy(lambda: _ask_once(address, through))
+
+
+def _ask_once(address: SshAddress, through: Any) -> "PKey":
+    from paramiko import SSHException, Transport
+
+    way = None
+    transport = None
+    try:
+        way = open_way(address, through)
+        transport = Transport(way.sock)
+        transport.banner_timeout = address.connect_seconds
+        transport.start_client(timeout=address.connect_seconds)
+        return transport.get_remote_server_key()
+    except (SSHException, OSError, EOFError) as error:
+        place = f"{address.name} ({address.host}:{address.port})"
+        raise NodeUnreachableError(f"{place}: {why(error, address, way)}") from cause_of(error, way)
+    finally:
+        if transport is not None:
+            transport.close()
+        if way is not None:
+            way.close()

@@ -73,10 +73,10 @@ class Action(Generic[Given]):
 def takes(kind: type[Given]) -> Callable[[Callable[[Given], None]], Action[Given]]:
     """Return what makes an action of a function of these flags."""
 
-    def made(body: Callable[[Given], None]) -> Action[Given]:
+    def action_of(body: Callable[[Given], None]) -> Action[Given]:
         return Action(kind, body)
 
-    return made
+    return action_of
 
 
 def end_degraded() -> NoReturn:

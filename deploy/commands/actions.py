@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.logs import say, say_json
-from deploy.cluster.selection import kept_tasks, select_nodes, select_with_services
-from deploy.cluster.services import DegradedError
-from deploy.cluster.tunnel_keys import IN_CLEAR
+from deploy.cluster.services import DegradedError, kept_tasks, select_nodes, select_with_services
 from deploy.commands.action import end_as_the_job_did, end_degraded, takes
 from deploy.commands.flags import (
+    USUAL_SECONDS,
     AnsweredFlags,
     JsonFlags,
     LimitFlags,
     LogFlags,
     Names,
     RoleFlags,
+    interval,
     names,
     serial_flag,
     switch,
@@ -23,12 +23,10 @@ from deploy.commands.flags import (
     with_overrides,
 )
 from deploy.commands.jobs import data_flag, format_flag
-from deploy.commands.opened import OpenCluster
-from deploy.commands.opening import open_cluster
-from deploy.commands.values import USUAL_SECONDS, interval
-from deploy.common.waiting import waiting_for
+from deploy.commands.opening import OpenCluster, open_cluster
+from deploy.common.interrupts import waiting_for
 from deploy.jobs.request import needs_data
-from deploy.terminal.question import may_interrupt
+from deploy.terminal.console import may_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +97,7 @@ def check(flags: JsonFlags) -> None:
     """
     opened = open_cluster(flags)
     from deploy.converge.deployment import LOOKING
-    from deploy.terminal.findings import show_findings
+    from deploy.terminal.deployments import show_findings
 
     with opened.cluster.fleet() as fleet, waiting_for(LOOKING):
         findings = opened.desired().check(fleet)
@@ -139,6 +137,8 @@ def start(flags: StartFlags) -> None:
         return
     order = _order(opened, flags, retry=flags.retry)
     if opened.has_machines and not opened.inventory.encrypted:
+        from deploy.cluster.login import IN_CLEAR
+
         say(IN_CLEAR, error=True)
     for line in opened.cluster.lines_of_nodes_gone:
         say(line, error=True)
@@ -212,8 +212,7 @@ def status(flags: StatusFlags) -> None:
             " wants to"
         )
     opened = open_cluster(flags, as_written=True)
-    from deploy.terminal.console import columns, console
-    from deploy.terminal.watching import show_again
+    from deploy.terminal.console import columns, console, show_again
 
     nodes = select_nodes(opened.inventory, flags.limit)
     view = opened.view

@@ -1,5 +1,9 @@
-"""`fab app`: a new app from a template, and what a training of an app will need and gain."""
+"""`fab app` and `fab data`: a new app and what it will need; recordings, fetched and looked at.
 
+Recordings are read in a process of the data's own room.
+"""
+
+import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -10,17 +14,30 @@ from typing import TYPE_CHECKING
 from core.ground.errors import UsageError
 from core.ground.registry import either
 from core.logs import say, say_json
-from deploy.apps.templates import TEMPLATES, USUAL, new_app
-from deploy.commands.action import takes
-from deploy.commands.flags import ActionFlags, JsonFlags, text, with_overrides, word
+from deploy.apps import TEMPLATES, USUAL, new_app
+from deploy.commands.action import run_module, takes
+from deploy.commands.flags import (
+    ActionFlags,
+    JsonFlags,
+    as_words,
+    float_of,
+    format_or_file,
+    from_here,
+    number,
+    path,
+    switch,
+    text,
+    with_overrides,
+    word,
+)
 from deploy.commands.jobs import codec_flag, data_flag, mode_flag
 from deploy.commands.opening import DEFAULT, ENVIRONMENT, open_cluster, open_inventory
-from deploy.commands.values import float_of, from_here
-from deploy.common.waiting import waiting_for
+from deploy.common.interrupts import waiting_for
 
 if TYPE_CHECKING:
-    from core.inventory import Inventory
-    from deploy.commands.opened import OpenCluster
+    from core.inventory import Inventory, TrainJob
+    from deploy.commands.opening import OpenCluster
+
 
 LINK = 300.0
 """Mbit/s each way: about what a Raspberry Pi 3B+ gets through its socket; a Pi 4 has 940."""
@@ -82,7 +99,7 @@ def check(flags: CheckAppFlags) -> None:
     """Run some steps of an app here: parameters, memory, bytes a step, expected speed-up."""
     path = Path(flags.app)
     with _inventory(flags) as (inventory, settled):
-        from deploy.forecast.measured_step import measured_step
+        from deploy.forecast.measurements import measured_step
         from deploy.forecast.training import forecast, forecast_json, lines
         from deploy.jobs.services import environment_here
 
@@ -123,7 +140,7 @@ def memory_of(opened: "OpenCluster") -> Mapping[str, int]:
     """Bytes of memory by node, as far as they answer; a line on stderr for each that does not."""
     if not opened.has_machines:
         return memory_here()
-    from deploy.forecast.nodes import memory_of_nodes
+    from deploy.forecast.training import memory_of_nodes
 
     with opened.cluster.fleet() as fleet, waiting_for("asking the nodes for their memory"):
         bytes_by_node, silent = memory_of_nodes(fleet)
@@ -153,3 +170,65 @@ def _inventory(flags: CheckAppFlags) -> "Iterator[tuple[Inventory, CheckAppFlags
             load(file, settled.set_, check_interfaces=False),
             settled.but(inventory=str(file)),
         )
+
+
+MOST_DRAWN = 9
+
+
+class FetchFlags(ActionFlags):
+    """The flags of `data fetch`."""
+
+    name: str = word("the set: hapt, uci-har or hhar", choices=("hapt", "uci-har", "hhar"))
+    out: str | None = path("folder for the recordings; else the cache", read=from_here)
+    sha256: str | None = text("the hash that the fetched file must have instead of the pinned one")
+    quiet: bool = switch("no progress")
+
+
+class ShowFlags(JsonFlags):
+    """The flags of `data show`."""
+
+    name: str = word("recordings: a path, or synthetic", is_path=True)
+    format: str | None = text(
+        "how they are written: a known format, or a YAML file", read=format_or_file
+    )
+    each: int = number("how many windows of each class are drawn, 0 to 9; 1", 0, MOST_DRAWN, 1)
+    out: str | None = path("HTML page to write; else text is printed", read=from_here)
+    draft: str | None = path("write a draft of their format to this file", read=from_here)
+    force: bool = switch("replace a draft that is there")
+
+
+@takes(FetchFlags)
+def fetch(flags: FetchFlags) -> None:
+    """Fetch a published set into the cache, where a training finds it: hapt, uci-har or hhar."""
+    run_module("core.data.fetch", flags.name, *as_words(flags, "out", "sha256", "quiet"))
+
+
+@takes(ShowFlags)
+def show(flags: ShowFlags) -> None:
+    """Show recordings: classes, people, channels, a few windows; or draft their format."""
+    job = _train_job(flags)
+    options = job.data.options()
+    if flags.format is not None:
+        options["format"] = flags.format
+    arguments = [
+        flags.name,
+        f"--window-steps={job.data.window_steps}",
+        f"--window-stride={job.data.window_stride}",
+        f"--seed={job.seed}",
+        f"--options={json.dumps(options)}",
+        *as_words(flags, "each", "out", "draft", "force", "json_"),
+    ]
+    run_module("core.data.show", *arguments)
+
+
+def _train_job(flags: ShowFlags) -> "TrainJob":
+    """Return the settings of `jobs.train` of --inventory or the defaults, with --set."""
+    if flags.inventory:
+        return open_inventory(flags, as_written=True).jobs.train
+    from core.inventory import load
+    from core.inventory.templates import local_inventory
+
+    with tempfile.TemporaryDirectory(prefix="pscluster-data-") as folder:
+        file = Path(folder, "defaults.yaml")
+        file.write_text(local_inventory(1, 1), encoding="utf-8")
+        return load(file, flags.set_, check_interfaces=False).jobs.train

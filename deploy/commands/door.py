@@ -55,7 +55,7 @@ def namespace(program: Any) -> Collection:
         return _listed()
     if answers_shell("fab"):
         raise Exit(None, ExitCode.DONE)
-    command_line = _words(argv, core)
+    command_line = _typed_words(argv, core)
     help_topic = core[0].args["help"].value
     if isinstance(help_topic, str):  # `--help deploy start`: Fabric took the word behind its flag
         raise Exit(None, _run([help_topic, *command_line, "--help"], {}))
@@ -80,7 +80,7 @@ def namespace(program: Any) -> Collection:
     return _one_task(command_line, _foreign(core))
 
 
-def _words(argv: list[str], core: Any) -> list[str]:
+def _typed_words(argv: list[str], core: Any) -> list[str]:
     """Return what stands behind Fabric's own flags, as a person typed it."""
     command_line = list(core.unparsed)
     if command_line and "--" in argv:

@@ -1,38 +1,48 @@
-"""`fab job train`, `cv`, `evaluate` and `pi`: one job on a running cluster.
+"""`fab job`: jobs begin on a running cluster, are listed, attached to and cancelled.
 
 The flags of a job are overrides of the inventory, so that one place validates every setting; the
 few that concern one run alone are flags of the coordinator too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cluster.programs.program import MOST_RESTARTS, PLACES, ProgramRequest, program_file
 from core.ground.errors import ClusterError, UsageError
 from core.inventory.fields import CODECS, MODELS, MODES
+from core.logs import say, say_json
 from deploy.commands.action import end_as_the_job_did, takes
-from deploy.commands.alone import inventory_alone
 from deploy.commands.flags import (
     MOST,
     ActionFlags,
+    ClusterFlags,
     JobFlags,
+    JsonFlags,
+    Names,
     TrustFlags,
     as_words,
+    behind_dashes,
+    format_or_file,
+    from_here,
     number,
     path,
     switch,
     text,
+    whole_number,
     with_overrides,
+    word,
 )
-from deploy.commands.opening import is_named, open_cluster
-from deploy.commands.values import format_or_file, from_here, whole_number
+from deploy.commands.opening import inventory_alone, is_named, open_cluster
 from deploy.common.command_line import command
-from deploy.common.waiting import waiting_for
+from deploy.common.interrupts import waiting_for
+from deploy.jobs.node_jobs import NodeJobs
 from deploy.jobs.request import needs_roles
 
 if TYPE_CHECKING:
     from cluster.programs.program import ProgramRequest
-    from deploy.commands.opened import OpenCluster
+    from deploy.commands.opening import OpenCluster
 
 
 def app_flag(
@@ -231,3 +241,140 @@ def run_flags(flags: ResumeFlags) -> list[str]:
     if flags.run is None:
         return ["--resume"]
     return ["--resume", flags.run]
+
+
+class RunFlags(JobFlags):
+    """The flags of `job run`."""
+
+    program: str | None = word("the program's file", needed=False, is_path=True)
+    requirements: str | None = path("file of further packages for the program, as pip reads it")
+    on: str = text(
+        "where the program runs: chief (once, beside the coordinator) or workers (once for each)",
+        "chief",
+        choices=PLACES,
+    )
+    restarts: int = number(
+        "how often the program is started again when it is killed or a server is lost",
+        0,
+        MOST_RESTARTS,
+        5,
+    )
+    arguments: Names = behind_dashes("the program's arguments")
+
+
+@takes(RunFlags)
+def run_(flags: RunFlags) -> None:
+    """Run any TensorFlow program: `fab job run PROGRAM.py -- ARGUMENTS`."""
+    if flags.program is None:
+        raise UsageError("job run: expected a program, e.g. `fab job run train.py -- --epochs 3`")
+    on = next((place for place in PLACES if place == flags.on), None)
+    if on is None:
+        raise UsageError(f"--on: expected {' or '.join(PLACES)}, got {flags.on!r}")
+    program = program_file(flags.program)
+    request = ProgramRequest(
+        str(program),
+        flags.arguments,
+        on,
+        flags.restarts,
+        requirements=flags.requirements or "",
+    ).checked()
+    run_job("run", with_overrides(flags), request=request)
+
+
+LINES_AT_FIRST = 20
+"""`attach` shows this many of the latest lines of the output first."""
+
+
+class ChosenJobFlags(ClusterFlags):
+    """The flags of an action on one job that was begun."""
+
+    job: str | None = text(
+        "id of the job, as `fab job list` shows it; else the one that runs, or the newest"
+    )
+
+
+class AttachFlags(ChosenJobFlags, JsonFlags):
+    """The flags of `job attach`."""
+
+    checkpoints: bool = switch("fetch the checkpoints of the run too")
+
+
+@takes(JsonFlags)
+def list_(flags: JsonFlags) -> None:
+    """The jobs on the coordinator's node, the newest last."""
+    opened = open_cluster(flags, as_written=True)
+    with opened.jobs.node_jobs() as jobs:
+        if jobs is None:
+            _show_foreground_job(opened, flags)
+            return
+        records = jobs.records()
+    if flags.json_:
+        entries = [record.to_json() for record in records]
+        say_json({"cluster": opened.inventory.cluster, "jobs": entries})
+    else:
+        from deploy.terminal.console import show_jobs
+
+        show_jobs(records)
+
+
+def _show_foreground_job(opened: "OpenCluster", flags: JsonFlags) -> None:
+    pid = opened.jobs.running_job()
+    if flags.json_:
+        say_json({"cluster": opened.inventory.cluster, "jobs": [], "foreground_pid": pid})
+    elif pid is None:
+        say("no job runs")
+    else:
+        say(f"a job runs in the foreground of another command (fab, pid {pid})")
+
+
+@takes(AttachFlags)
+def attach(flags: AttachFlags) -> None:
+    """Watch a job to its end and fetch its result; Ctrl-C leaves it running.
+
+    Ends as the job does.
+    """
+    with _open_jobs(flags) as jobs:
+        from deploy.jobs.attached_job import watch
+
+        name = jobs.choose(flags.job).id
+        code = watch(
+            jobs,
+            name,
+            for_programs=flags.json_,
+            checkpoints=flags.checkpoints,
+            last_lines=LINES_AT_FIRST,
+        )
+    end_as_the_job_did(code)
+
+
+@takes(ChosenJobFlags)
+def cancel(flags: ChosenJobFlags) -> None:
+    """End a job, with its result so far, and fetch that."""
+    with _open_jobs(flags) as jobs:
+        from deploy.jobs.attached_job import finish
+
+        record = jobs.choose(flags.job)
+        if record.state.ended:
+            say(f"job {record.id} has ended already: {record.state}")
+            return
+        with waiting_for(f"ending job {record.id} with its result so far"):
+            ended = jobs.cancel(record.id)
+        say(f"job {ended.id}: {ended.state}")
+        finish(jobs, ended)
+
+
+@contextmanager
+def _open_jobs(flags: ChosenJobFlags) -> "Iterator[NodeJobs]":
+    opened = open_cluster(flags, as_written=True)
+    with opened.jobs.node_jobs() as jobs:
+        if jobs is None:
+            pid = opened.jobs.running_job()
+            if pid is None:
+                other = "; none runs now: `fab job train` begins one"
+            else:
+                other = f", as does `kill -INT {pid}`"
+            raise UsageError(
+                f"{opened.inventory.path}: connection: local: a job runs in the foreground of the"
+                f" command that began it, and Ctrl-C there ends it{other}"
+            )
+        yield jobs

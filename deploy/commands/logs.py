@@ -6,10 +6,9 @@ from core.ground.errors import ClusterError, UsageError
 from core.logs import say
 from deploy.cluster.services import DegradedError
 from deploy.commands.action import takes
-from deploy.commands.flags import JsonFlags, RoleFlags, number, path, switch, text
+from deploy.commands.flags import JsonFlags, RoleFlags, number, path, switch, text, time_from_now
 from deploy.commands.opening import open_cluster
-from deploy.commands.values import time_from_now
-from deploy.common.waiting import waiting_for
+from deploy.common.interrupts import waiting_for
 
 MOST_LINES_SHOWN = 1_000_000
 
@@ -49,14 +48,22 @@ def logs(flags: LogsFlags) -> None:
         count = USUAL_LINES
     opened = open_cluster(flags, as_written=True)
     places = opened.cluster.services.logs()
-    from deploy.logs.log_merge import Entry, Shown, in_order
-    from deploy.logs.log_reader import MOST_LINES, ClusterLogs, LogQuery, chosen, newest_runs
+    from deploy.logs import (
+        MOST_LINES,
+        ClusterLogs,
+        LogDisplay,
+        LogQuery,
+        chosen_places,
+        in_order,
+        newest_runs,
+    )
+    from deploy.logs.sources import Entry
 
     query = LogQuery(MOST_LINES if run else count, first, run)
     cluster_logs = ClusterLogs(
-        chosen(places, opened.inventory.tasks(), flags.role, flags.node), query
+        chosen_places(places, opened.inventory.tasks(), flags.role, flags.node), query
     )
-    display = Shown(cluster_logs.width, run, flags.json_, first)
+    display = LogDisplay(cluster_logs.width, run, flags.json_, first)
 
     def show(entry: Entry) -> None:
         if display.wants(entry):

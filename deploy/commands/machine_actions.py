@@ -1,4 +1,7 @@
-"""The actions of `fab deploy` that only machines have."""
+"""The actions of `fab deploy` that only machines have.
+
+`render` writes what other systems deploy them with, without a look at any machine.
+"""
 
 import os
 import sys
@@ -8,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError, UsageError
 from core.logs import say
-from deploy.cluster.selection import select_nodes
-from deploy.cluster.services import DegradedError
+from deploy.cluster.services import DegradedError, select_nodes
 from deploy.commands.action import end_degraded, takes
 from deploy.commands.flags import (
     AnsweredFlags,
@@ -21,16 +23,17 @@ from deploy.commands.flags import (
     serial_flag,
     switch,
     text,
+    word,
 )
-from deploy.commands.opened import run_phases
-from deploy.commands.opening import open_cluster, open_inventory
+from deploy.commands.opening import open_cluster, open_inventory, run_phases
 from deploy.jobs.request import needs_data
-from deploy.terminal.question import may_interrupt, require_yes
+from deploy.terminal.console import may_interrupt, require_yes
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
     from deploy.cluster.connector import Connector
     from deploy.cluster.login import PinnedKeys, Sighting, SshAddress
+
 
 RESET_SECONDS = 900.0
 
@@ -188,7 +191,7 @@ def trust(flags: AnsweredFlags) -> None:
     """Show the fingerprints of the nodes' host keys and pin them. Asks first."""
     opened = open_cluster(flags).for_machines("trust")
     from deploy.cluster.login import PinnedKeys, Sighting, addresses
-    from deploy.cluster.shown_key import ask_for_key
+    from deploy.cluster.refusals import ask_for_key
 
     pinned = PinnedKeys(opened.cluster.known_hosts)
     names = select_nodes(opened.inventory, flags.limit)
@@ -312,3 +315,59 @@ def _quoted(path: Path) -> str:
     """Return one file for an option of OpenSSH that takes several and knows %h and the like."""
     escaped = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
+
+
+RENDERED_KINDS = ("kubernetes",)
+ASSUMED_CORES = 4
+"""Assumed for every node, as a Raspberry Pi has: they decide the memory of slots `auto`."""
+
+
+class RenderFlags(ClusterFlags):
+    """The flags of `deploy render`."""
+
+    kind: str | None = word("what to write: kubernetes", needed=False, choices=RENDERED_KINDS)
+    image: str | None = text("the image of all pods, NAME@sha256:DIGEST; else a tag")
+    out: str | None = path("folder to write the files into; else they are printed")
+
+
+@takes(RenderFlags)
+def render(flags: RenderFlags) -> None:
+    """Write what another system deploys the inventory with: `fab deploy render kubernetes`."""
+    if flags.kind not in RENDERED_KINDS:
+        if flags.kind is None:
+            kind = "nothing"
+        else:
+            kind = repr(flags.kind)
+        raise UsageError(
+            f"deploy render: expected {' or '.join(RENDERED_KINDS)}, got {kind}, e.g. `fab deploy"
+            " render kubernetes`"
+        )
+    inventory = open_cluster(flags, as_written=True).for_machines("deploy render").inventory
+    if inventory.encrypted:
+        raise UsageError(
+            f"{inventory.path}: transport: wireguard is for machines over SSH: here the cluster's"
+            " network plugin encrypts; give `--set transport=plain`"
+        )
+    from deploy.converge.deployment import minimum_workers
+    from deploy.converge.machine_facts import memory_of_roles
+    from deploy.monitor.files import write
+    from deploy.render.kubernetes import manifests
+
+    memory = memory_of_roles(inventory, {node.name: ASSUMED_CORES for node in inventory.nodes})
+    memory_of_role = {role: memory.of(role) for role in ("ps", "worker", "coordinator")}
+    files = manifests(inventory, memory_of_role, minimum_workers(inventory), flags.image or "")
+    if flags.image is None:
+        say(
+            "the image is a tag, localhost/pscluster:latest, which may be another image tomorrow:"
+            " --image NAME@sha256:DIGEST names one",
+            error=True,
+        )
+    if flags.out is None:
+        say("".join(f"# {name}\n---\n{text}---\n" for name, text in files.items()), end="")
+        return
+    folder = Path(flags.out)
+    written = write(folder, files)
+    say(
+        f"{len(files)} files in {folder}, {len(written)} new or changed; docs/containers.md says"
+        " what reads them"
+    )

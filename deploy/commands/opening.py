@@ -1,27 +1,168 @@
-"""From the flags of a command to its cluster.
+"""From the flags of a command to its cluster, as the command has it open.
 
 `open_cluster` alone asks for the kind of an inventory's connection.
 
-The inventory is that of --inventory, then of $PSCLUSTER_INVENTORY, then ./inventory.yaml. Its name
-is said first.
+The inventory is that of --inventory, then of $PSCLUSTER_INVENTORY, then ./inventory.yaml; a job
+that needs no cluster gets one in the state folder. Its name is said first.
 """
 
 import hashlib
 import os
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.ground.errors import UsageError
+from core.ground.files import atomic_write
 from core.logs import say
-from deploy.commands.alone import ORIGIN
+from deploy.cluster.services import select_nodes
+from deploy.commands.action import end_degraded
 from deploy.commands.flags import ClusterFlags, Names
-from deploy.commands.opened import OpenCluster, monitor_here, monitor_on_its_node
+from deploy.common.state_folder import StateFolder
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
+    from deploy.cluster.cluster import ManagedCluster
+    from deploy.cluster.login import TunnelKeys
+    from deploy.commands.flags import Names
+    from deploy.commands.views import View
+    from deploy.converge.deployment import Desired
+    from deploy.converge.publication import JobData
+    from deploy.jobs.services import JobServices
+
+
+ALONE_NAME = "single"
+ALONE_ORIGIN = (
+    "written for this job, which needs no cluster; --inventory FILE takes the settings of another"
+)
+
+
+def inventory_alone(job: str, overrides: Names, folder: Path) -> Path | None:
+    """Write the inventory of a job without roles below `folder`; None where it needs roles.
+
+    Its settings are those of `fab init --local`. Raises InventoryError for overrides that do not
+    fit, ClusterError where the state folder cannot be written.
+    """
+    from core.inventory import this_machine
+    from core.inventory.loading import loads
+    from core.inventory.templates import local_inventory
+
+    state = StateFolder.of(folder / "inventory.yaml", ALONE_NAME)
+    path = state.path / "inventory.yaml"
+    text = local_inventory(1, 1, cluster=ALONE_NAME)
+    inventory = loads(text, str(path), overrides, path=path, machine=this_machine())
+    if inventory.needs_roles(job):
+        return None
+    state.create()
+    atomic_write(path, text.encode())
+    return path
+
+
+@dataclass(frozen=True)
+class OpenCluster:
+    """One cluster for the whole of a command: nodes, services, jobs, data and view.
+
+    `monitor` watches it with a Prometheus of its own. `has_machines`: actions such as `push` mean
+    something.
+    """
+
+    cluster: "ManagedCluster"
+    jobs: "JobServices"
+    data: "JobData"
+    view: "View"
+    desired: "Callable[[], Desired]"
+    monitor: "Callable[[OpenCluster], None]"
+    has_machines: bool
+    keys: "TunnelKeys | None" = None
+    """The nodes' public keys of WireGuard; None where there are no machines."""
+
+    @property
+    def inventory(self) -> "Inventory":
+        """The cluster's inventory."""
+        return self.cluster.inventory
+
+    def replace_keys(self, names: "Names") -> None:
+        """Let these nodes make new keys of WireGuard. Raises UsageError where none are used."""
+        if self.keys is None or not self.inventory.encrypted:
+            raise UsageError("--new-keys: only nodes with `transport: wireguard` have keys")
+        self.keys.replace(select_nodes(self.inventory, names))
+
+    def for_machines(self, action: str) -> "OpenCluster":
+        """This cluster, for an action of machines.
+
+        Raises UsageError where every role is a process of this machine.
+        """
+        if not self.has_machines:
+            raise UsageError(
+                f"{self.inventory.path}: connection: local: `{action}` is for machines reached over"
+                " SSH; here every role is a process of this machine: name another file with"
+                " --inventory, such as one of `fab init --hosts`"
+            )
+        return self
+
+    def operator(self, action: str) -> "AbstractContextManager[Sequence[str]]":
+        """Keep other operators' actions from the nodes meanwhile; gives the jobs that run there.
+
+        Processes of this machine have a supervisor, which takes one command after the other.
+        """
+        if not self.has_machines:
+            pid = self.jobs.running_job()
+            return nullcontext(() if pid is None else (f"(fab, pid {pid})",))
+        from deploy.converge.coordinator import only_operator
+
+        return only_operator(self.cluster, action)
+
+
+def run_phases(
+    opened: OpenCluster, action: str, limit: "Names", phases: tuple[str, ...], *, with_data: bool
+) -> None:
+    """A part of a start; the command ends degraded where a node failed."""
+    from deploy.converge.deployment import DeploymentRequest, converge
+
+    if with_data:
+        publications = opened.data.publications
+    else:
+        publications = None
+    order = DeploymentRequest(action, select_nodes(opened.inventory, limit), phases, publications)
+    with opened.operator(action), opened.cluster.fleet() as fleet:
+        with opened.view.progress(quiet=False) as progress:
+            result = converge(opened.cluster, fleet, opened.desired(), order, progress)
+        opened.view.result(result, fleet, idle_said=False)
+    if result.recap.failures or not result.whole:
+        end_degraded()
+
+
+def monitor_on_its_node(opened: OpenCluster) -> None:
+    """The part of a start that concerns the monitor's node. Raises UsageError without one."""
+    from deploy.converge.deployment import MONITOR_PHASES
+    from deploy.converge.monitor import MONITOR_PASSWORD
+    from deploy.monitor.files import url
+    from deploy.monitor.ready import USER
+
+    node = opened.inventory.monitor_node
+    if node is None:
+        raise UsageError(
+            f"{opened.inventory.path}: no node has the role `monitor`: give it to one, or write the"
+            " files for a Prometheus that exists with --out DIR"
+        )
+    run_phases(opened, "monitor", (node,), MONITOR_PHASES, with_data=False)
+    say(
+        f"Prometheus: {url(opened.inventory)} (user {USER}; root of {node} reads its password in"
+        f" {MONITOR_PASSWORD})"
+    )
+
+
+def monitor_here(opened: OpenCluster) -> None:
+    """A Prometheus in the foreground."""
+    from deploy.monitor.files import run_prometheus
+
+    state = opened.cluster.folder
+    state.create()
+    run_prometheus(opened.inventory, state.path / "monitor", lambda line: say(line))
+
 
 ENVIRONMENT = "PSCLUSTER_INVENTORY"
 DEFAULT = "inventory.yaml"
@@ -89,11 +230,10 @@ class InventoryOpener:
         """
         # pydantic takes half a second on a Pi: not for `fab --list`
         from core.inventory import load, located, this_machine
-        from deploy.cluster.cluster import known_hosts_of
-        from deploy.cluster.proven import ProvenAddresses, resolved
+        from deploy.cluster.cluster import ProvenAddresses, known_hosts_of, with_resolved_addresses
 
         if alone:
-            file, origin = (alone, ORIGIN)
+            file, origin = (alone, ALONE_ORIGIN)
         else:
             file, origin = choose(flags.inventory, os.environ, Path.cwd())
         path = file.resolve()
@@ -107,7 +247,9 @@ class InventoryOpener:
         inventory = load(file, flags.set_, check_interfaces=not as_written, machine=machine)
         if as_written:
             inventory = located(inventory, machine)
-        inventory = resolved(inventory, ProvenAddresses(known_hosts_of(inventory)), machine)
+        inventory = with_resolved_addresses(
+            inventory, ProvenAddresses(known_hosts_of(inventory)), machine
+        )
         if alone:
             why = origin
         else:
@@ -141,7 +283,7 @@ def open_inventory(flags: ClusterFlags, as_written: bool = False) -> "Inventory"
 
 
 def _this_machine(inventory: "Inventory", overrides: Names) -> OpenCluster:
-    from deploy.cluster.cluster import local
+    from deploy.cluster.cluster import local_cluster
     from deploy.commands.views import ViewOfThisMachine
     from deploy.converge.publication import DataHere
     from deploy.converge.this_machine import ThisMachine
@@ -149,7 +291,7 @@ def _this_machine(inventory: "Inventory", overrides: Names) -> OpenCluster:
     from deploy.supervisor.services import Supervised
 
     services = Supervised(inventory, overrides)
-    cluster = local(inventory, overrides, services)
+    cluster = local_cluster(inventory, overrides, services)
     jobs = ForegroundJobs(cluster, lambda: services.restart_in_place(()))
     view = ViewOfThisMachine(cluster, jobs)
     desired = cache(lambda: ThisMachine(inventory, services))
@@ -160,7 +302,7 @@ def _this_machine(inventory: "Inventory", overrides: Names) -> OpenCluster:
 
 def _machines(inventory: "Inventory", overrides: Names) -> OpenCluster:
     from deploy.cluster.cluster import over_ssh
-    from deploy.cluster.tunnel_keys import FILE, TunnelKeys
+    from deploy.cluster.login import TUNNEL_KEYS_FILE, TunnelKeys
     from deploy.commands.views import ViewOfMachines
     from deploy.converge.code import NodeExtras, ReleaseChoice
     from deploy.converge.desired import Machines
@@ -175,7 +317,7 @@ def _machines(inventory: "Inventory", overrides: Names) -> OpenCluster:
         )
     cluster = over_ssh(inventory, overrides, Systemd(inventory))
     cuda = inventory.jobs.train.device.kind == "gpu"
-    keys = TunnelKeys(cluster.folder.path / FILE)
+    keys = TunnelKeys(cluster.folder.path / TUNNEL_KEYS_FILE)
     machines = cache(
         lambda: Machines(inventory, ReleaseChoice.of_this_checkout(cuda=cuda), keys=keys)
     )  # it takes a second

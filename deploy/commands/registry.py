@@ -6,26 +6,28 @@ from typing import Any
 from deploy.commands.action import Action
 from deploy.commands.actions import check, plan, restart, start, status, stop
 from deploy.commands.apps import check as check_app
-from deploy.commands.apps import new
-from deploy.commands.begun_jobs import attach, cancel, list_
-from deploy.commands.completion import completion
-from deploy.commands.data import fetch, show
-from deploy.commands.exports import export
-from deploy.commands.init import init
-from deploy.commands.jobs import cv, evaluate, pi, train
+from deploy.commands.apps import fetch, new, show
+from deploy.commands.jobs import attach, cancel, cv, evaluate, list_, pi, run_, train
 from deploy.commands.logs import logs
-from deploy.commands.machine_actions import monitor, push, reset, rollback, ssh, storage, trust
-from deploy.commands.programs import run_
-from deploy.commands.render import render
-from deploy.commands.report import report
+from deploy.commands.machine_actions import (
+    monitor,
+    push,
+    render,
+    reset,
+    rollback,
+    ssh,
+    storage,
+    trust,
+)
 from deploy.commands.service import list_ as list_versions
 from deploy.commands.service import promote, serve, token
 from deploy.commands.service import rollback as rollback_version
 from deploy.commands.sweeps import sweep
+from deploy.commands.ungrouped import completion, export, init, report
 
-Found = Action[Any]
+AnyAction = Action[Any]
 
-GROUPS: Mapping[str, Sequence[Found]] = {
+GROUPS: Mapping[str, Sequence[AnyAction]] = {
     "deploy": (
         check,
         plan,
@@ -48,9 +50,9 @@ GROUPS: Mapping[str, Sequence[Found]] = {
     "data": (fetch, show),
     "service": (promote, rollback_version, list_versions, token),
 }
-ALONE: Sequence[Found] = (init, report, serve, sweep, export, completion)
+ALONE: Sequence[AnyAction] = (init, report, serve, sweep, export, completion)
 
-COMMANDS: Mapping[str, Found] = {
+COMMANDS: Mapping[str, AnyAction] = {
     **{f"{group} {action.name}": action for group, actions in GROUPS.items() for action in actions},
     **{action.name: action for action in ALONE},
 }

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from core.ground.errors import ClusterError, UsageError
 from core.logs import say
 from deploy.cluster.connector import Connector
-from deploy.cluster.selection import kept_tasks
-from deploy.cluster.services import DegradedError
+from deploy.cluster.services import DegradedError, kept_tasks
 from deploy.common.command_line import command, shell
-from deploy.common.waiting import waiting_for
+from deploy.common.interrupts import waiting_for
 from deploy.converge.code import run_script
 from deploy.converge.coordinator import drain
 from deploy.converge.recap import (
@@ -151,11 +150,11 @@ class _RollbackRun:
     def _standings(self) -> dict[str, Standing]:
         serving = self._inventory.service_nodes
 
-        def look(node: Connector) -> Standing:
-            return _look(node, self._roles[node.name], node.name in serving)
+        def standing_of(node: Connector) -> Standing:
+            return _look_at_node(node, self._roles[node.name], node.name in serving)
 
         with waiting_for(f"looking at the releases of {len(self._names)} nodes"):
-            answers = self._fleet.each(look, self._names)
+            answers = self._fleet.each(standing_of, self._names)
         self._note_failures(answers)
         return {name: answer for name, answer in answers.items() if isinstance(answer, Standing)}
 
@@ -227,7 +226,7 @@ def _with_services(
     return through, {}
 
 
-def _look(node: Connector, tasks: Sequence["Task"], serves: bool) -> Standing:
+def _look_at_node(node: Connector, tasks: Sequence["Task"], serves: bool) -> Standing:
     listing = run_script(node, list_releases(), _SECONDS)
     units = [*(unit_name(task) for task in tasks), *([SERVICE_UNIT] if serves else [])]
     if units:

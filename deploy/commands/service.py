@@ -1,35 +1,45 @@
-"""`fab serve` and `fab service`: a model answers over HTTP here, a version at a time.
+"""`fab serve` and `fab service`: a model answers over HTTP, a version at a time.
 
-The service is a process of its own room, without TensorFlow. It ends with its command and dies with
-it.
+Here the service is a process of its own room, without TensorFlow, which ends with its command and
+dies with it. On the nodes with the role `service` these commands run as its account.
 """
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from signal import Signals
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from core.exported.description import read_description
 from core.ground.children import Child, EndRequest
-from core.ground.errors import UsageError
+from core.ground.errors import ClusterError, UsageError
 from core.ground.files import json_object
+from core.logs import say
 from core.server.sockets import check_free
-from deploy.commands.action import end_as_the_job_did, run_module, takes
+from deploy.commands.action import end_as_the_job_did, end_degraded, run_module, takes
 from deploy.commands.flags import (
     ClusterFlags,
     JsonFlags,
     Names,
     TrustFlags,
     as_words,
+    from_here,
     names,
     number,
     path,
+    real_number,
     switch,
     text,
 )
-from deploy.commands.values import from_here, real_number
+from deploy.commands.opening import open_cluster
 from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder, module_command
+
+if TYPE_CHECKING:
+    from core.inventory import Inventory
+    from core.inventory.sections import Service
+    from deploy.cluster.connector import CommandResult, Connector
+
 
 END_SECONDS = 20.0
 """The service has five for what it answers at the moment."""
@@ -43,7 +53,7 @@ MODEL = "har"
 """Name of the served model where none is given."""
 
 
-def _real(help_text: str, most: float) -> Any:
+def _real_flag(help_text: str, most: float) -> Any:
     """Declare a flag with a number from 0 to `most`."""
 
     def read(flag: str, value: str) -> float:
@@ -87,7 +97,7 @@ class ServeFlags(ModelOfRun):
     no_token: bool = switch("answer without a token, on loopback alone")
     name: str = _model_name()
     memory_megabytes: int | None = _memory()
-    batch_milliseconds: float | None = _real(
+    batch_milliseconds: float | None = _real_flag(
         "how long a request waits for others to be computed with; 2", 1000.0
     )
 
@@ -161,8 +171,6 @@ def _here_or_on_nodes(flags: VersionFlags, action: str, *more: str) -> None:
 
 
 def _on_nodes(flags: VersionFlags, action: str, *more: str, export: Path | None = None) -> None:
-    from deploy.commands.service_nodes import manage_on_nodes
-
     if flags.name != MODEL:
         raise UsageError("--name: on nodes the inventory has it, `service.model`")
     if getattr(flags, "memory_megabytes", None) is not None:
@@ -224,3 +232,95 @@ def _in_foreground(command: Sequence[str]) -> int:
         ) as child,
     ):
         return child.wait()
+
+
+NODE_SECONDS = 120.0
+"""A node opens and warms a version within it."""
+LARGEST_BYTES = 256 << 20
+
+
+def manage_on_nodes(
+    flags: ClusterFlags, action: str, *more: str, export: Path | None = None
+) -> None:
+    """Run an action on each node with the role, and show what each said.
+
+    The command ends degraded where a node failed. `export` is the folder of an export, which goes
+    to every node. Raises UsageError.
+    """
+    from deploy.cluster.places import SERVICE_ACCOUNT
+
+    opened = open_cluster(flags)
+    nodes = _nodes_that_serve(opened.inventory)
+    sent = None
+    if export is not None:
+        sent = pack_export(export)
+    command_line = command_on_node(opened.inventory.service, action, *more)
+
+    def run_action(node: "Connector") -> "CommandResult":
+        return node.run(
+            command_line, stdin=sent, user=SERVICE_ACCOUNT, deadline_seconds=NODE_SECONDS
+        )
+
+    failed = False
+    with opened.cluster.fleet() as fleet:
+        for name, result in fleet.each(run_action, nodes).items():
+            if isinstance(result, ClusterError):
+                say(str(result), error=True)
+                failed = True
+                continue
+            for line in result.text.splitlines() if result.ok else result.last_lines:
+                say(line if flags.for_programs else f"{name}: {line}", error=not result.ok)
+            failed = failed or not result.ok
+    if failed:
+        end_degraded()
+
+
+def command_on_node(service: "Service", action: str, *more: str) -> list[str]:
+    """The words of one action on a node."""
+    from deploy.cluster.places import CURRENT, NodePlaces
+    from deploy.render.units import SERVICE_DATA
+
+    return [
+        "env",
+        f"PYTHONPATH={CURRENT}",
+        "PYTHONSAFEPATH=1",
+        NodePlaces().python,
+        "-m",
+        "recognise.service.manage",
+        action,
+        "--state",
+        SERVICE_DATA,
+        "--name",
+        service.model,
+        "--memory-megabytes",
+        str(service.memory_megabytes),
+        *more,
+    ]
+
+
+def pack_export(export: Path) -> bytes:
+    """The files of an export as a tar. Raises UsageError for one that the service takes not."""
+    from core.exported.description import FILES, NAME
+    from core.ground.parcel import tar_of
+
+    described = read_description(export)
+    if described.file not in (FILES["onnx"], FILES["litert"]):
+        raise UsageError(
+            f"{export}: expected an export in onnx or litert, got {described.file}: `fab export"
+            " --to onnx`"
+        )
+    if described.bytes > LARGEST_BYTES:
+        raise UsageError(
+            f"{export}: expected a model of at most {LARGEST_BYTES:,} bytes, got"
+            f" {described.bytes:,}"
+        )
+    return tar_of((name, (export / name).read_bytes()) for name in (NAME, described.file))
+
+
+def _nodes_that_serve(inventory: "Inventory") -> Sequence[str]:
+    if not inventory.service_nodes:
+        raise UsageError(
+            f"{inventory.path}: no node has the role `service`: give it to one, or leave"
+            " --inventory out for the versions of this folder"
+        )
+    return inventory.service_nodes

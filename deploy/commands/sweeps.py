@@ -9,14 +9,14 @@ from deploy.commands.action import end_as_the_job_did, takes
 from deploy.commands.flags import JobFlags, TrustFlags, path, switch, with_overrides, word
 from deploy.commands.jobs import ResumeFlags, display_flags, refuse_missing_roles, run_flags
 from deploy.commands.opening import open_cluster, open_inventory
-from deploy.common.waiting import waiting_for
+from deploy.common.interrupts import waiting_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cluster.sweeps.sweep_file import SweepFile
     from core.inventory import Inventory
-    from deploy.commands.opened import OpenCluster
+    from deploy.commands.opening import OpenCluster
 
 MOST_MEASURED = 8
 """Settings that a dry run begins for a moment; of more, some from the first to the last."""
@@ -87,7 +87,7 @@ def say_forecast(
     from cluster.sweeps.progress import in_words
     from core.inventory import load
     from deploy.commands.apps import memory_of
-    from deploy.forecast.measured_run import measured_run
+    from deploy.forecast.measurements import measured_run
     from deploy.forecast.sweep import as_json as json_of
     from deploy.forecast.sweep import forecast_of, lines, needs_of
 

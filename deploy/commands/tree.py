@@ -19,12 +19,11 @@ from core.ground import gone
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.logs import say
 from deploy.commands.flags import Flag
-from deploy.commands.registry import COMMANDS, GROUPS, Found, takers
+from deploy.commands.registry import COMMANDS, GROUPS, AnyAction, takers
 
 HELP = ("-h", "--help")
 MOST_NAMED = 3
 """Commands that a message names."""
-
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -52,7 +51,7 @@ class _Value(click.ParamType[Any]):
 class ActionCommand(click.Command):
     """One action as click has it."""
 
-    def __init__(self, name: str, action: Found) -> None:
+    def __init__(self, name: str, action: AnyAction) -> None:
         self.action = action
         parameters = [parameter for flag in action.flags for parameter in _parameters(flag)]
         super().__init__(
@@ -140,7 +139,7 @@ def _parameters(flag: Flag) -> list[click.Parameter]:
 class ActionGroup(click.Group):
     """The actions of one name, such as `deploy`; each is made when it is asked for."""
 
-    def __init__(self, name: str, actions: Sequence[Found]) -> None:
+    def __init__(self, name: str, actions: Sequence[AnyAction]) -> None:
         super().__init__(
             name,
             help=f"Run one action: {', '.join(action.name for action in actions)}.",
@@ -208,7 +207,7 @@ def run(command_line: Sequence[str], program: str, foreign: Mapping[str, str] = 
             say(help_for(command_line, program))
             return ExitCode.DONE
         contexts = [
-            _read(name, arguments, program, foreign) for name, arguments in calls(command_line)
+            _parse(name, arguments, program, foreign) for name, arguments in calls(command_line)
         ]
         for context in contexts:
             with context:
@@ -228,7 +227,7 @@ def run(command_line: Sequence[str], program: str, foreign: Mapping[str, str] = 
     return ExitCode.DONE
 
 
-def _read(
+def _parse(
     name: str, arguments: Sequence[str], program: str, foreign: Mapping[str, str]
 ) -> click.Context:
     """Read the words of one command. Raises UsageError."""
@@ -250,7 +249,7 @@ def _read(
     return context
 
 
-def _file_of(action: Found, message: str) -> str:
+def _file_of(action: AnyAction, message: str) -> str:
     """Return a question about the flag that a word too many stands for, where it is a file."""
     extra = message.removesuffix(")").partition("got unexpected extra argument (")[2]
     flags = [flag.spelled for flag in action.flags]

@@ -12,10 +12,9 @@ from core.ground.errors import ClusterError, ExitCode
 from core.logs import say, say_json
 from deploy.cluster.cluster import ManagedCluster
 from deploy.cluster.fleet import Fleet
-from deploy.cluster.selection import kept_tasks
-from deploy.cluster.services import ClusterStatus, RoleState, Stopped
+from deploy.cluster.services import ClusterStatus, RoleState, Stopped, kept_tasks
 from deploy.common.command_line import command
-from deploy.common.waiting import waiting_for
+from deploy.common.interrupts import waiting_for
 from deploy.converge.deployment import LOOKING, DeploymentPlan, Result
 from deploy.converge.subject import DeploymentDisplay
 from deploy.converge.survey import survey

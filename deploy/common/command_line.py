@@ -1,11 +1,21 @@
-"""Command lines for nodes, joined for a shell here alone; lines to copy; return codes."""
+"""Command lines for nodes, joined for a shell here alone, and texts filled in by Jinja2.
+
+Scripts, units and rules lie in files of their own format. Beside them are lines to copy, and return
+codes.
+"""
 
 import shlex
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path, PurePath
 from signal import Signals
+from typing import TYPE_CHECKING, Any
 
 from core.ground.errors import ExitCode
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 
 Word = str | int | PurePath
 """One argument of a command, whatever characters are in it."""
@@ -82,3 +92,48 @@ def named(return_code: int) -> str:
         return f"exit code {return_code} ({ExitCode(return_code).name})"
     except ValueError:
         return f"exit code {return_code}"
+
+
+_FOLDER = Path(__file__).parents[1]
+
+
+class Inline(str):
+    """Shell that stands in another script as it is."""
+
+
+def filled(name: str, **values: Any) -> str:
+    """The text of the file `name` below `deploy/` with these values.
+
+    Each value in a shell script (`.sh`) becomes one quoted word, and each list its quoted words.
+    Within quotes it may hold constants alone: names in capital letters
+    (`tests/habits/test_root_on_nodes.py` looks).
+    """
+    return _environment(name.endswith(".sh")).get_template(name).render(values)
+
+
+@cache
+def _environment(of_shell: bool) -> "Environment":
+    from jinja2 import (
+        Environment,
+        FileSystemLoader,
+        StrictUndefined,
+    )  # which most commands do not need
+
+    return Environment(
+        loader=FileSystemLoader(_FOLDER),
+        undefined=StrictUndefined,
+        finalize=_quoted_value if of_shell else None,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _quoted_value(value: Any) -> str:
+    match value:
+        case Inline():
+            return value
+        case list() | tuple():
+            return quoted(*value)
+        case _:
+            return quoted(value)

@@ -1,6 +1,6 @@
 """Signals that interrupt: quietly before a command has begun, then as KeyboardInterrupt.
 
-A bug is shown harmlessly.
+A bug is shown harmlessly. While a command waits, a terminal alone shows a spinner.
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 
 from core.ground.errors import ExitCode
-from core.logs import say
+from core.logs import is_animated, say
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -78,11 +78,26 @@ def interruptible() -> Iterator[None]:
 
 def show_bugs() -> None:
     """Show tracebacks as any other text: a bug's message may quote what was read."""
-    sys.excepthook = _shown
-    threading.excepthook = lambda bug: _shown(bug.exc_type, bug.exc_value, bug.exc_traceback)
+    sys.excepthook = _show_bug
+    threading.excepthook = lambda bug: _show_bug(bug.exc_type, bug.exc_value, bug.exc_traceback)
 
 
-def _shown(
+def _show_bug(
     kind: type[BaseException], problem: BaseException | None, trace: TracebackType | None
 ) -> None:
     say("".join(traceback.format_exception(kind, problem, trace)), error=True, end="")
+
+
+Say = Callable[[str], None]
+
+
+@contextmanager
+def waiting_for(purpose: str, *, quiet: bool = False) -> Iterator[Say]:
+    """Say on standard error what the wait is for, and each update; the line goes at the end."""
+    if quiet or not is_animated(sys.stderr):
+        yield lambda words: None
+        return
+    from core.logs.screen import spinner
+
+    with spinner(purpose, error=True) as update:
+        yield update

@@ -15,7 +15,7 @@ from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import CURRENT, EXTRAS, SharedFolders, publisher, shared_folders
 from deploy.common.command_line import command, quoted, shell
-from deploy.common.waiting import waiting_for
+from deploy.common.interrupts import waiting_for
 from deploy.converge.apply import apply
 from deploy.converge.hardware import has_gpu
 from deploy.converge.machine_facts import MEGABYTE, MachineFacts

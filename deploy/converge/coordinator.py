@@ -18,8 +18,7 @@ from core.control.client import program
 from core.ground.errors import ClusterError
 from core.logs import say
 from deploy.cluster.fleet import Fleet
-from deploy.common.command_line import shell
-from deploy.common.texts import filled
+from deploy.common.command_line import filled, shell
 from deploy.rooted.commands import PYTHON
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import Self
 
 from deploy.cluster import places
 from deploy.cluster.places import ACCOUNTS, DEPLOY_STATE, STATE, account_numbers
-from deploy.common.command_line import quoted
-from deploy.common.texts import Inline, filled
+from deploy.common.command_line import Inline, filled, quoted
 from deploy.converge.machine_facts import MachineFacts, MountFact, Questions
 from deploy.converge.subject import (
     Change,

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.ground.errors import ClusterError
-from deploy.cluster.cluster import ManagedCluster
+from deploy.cluster.cluster import ManagedCluster, ProvenAddresses
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
-from deploy.cluster.proven import ProvenAddresses
 from deploy.converge.apply import StepFailedError, StepFailure, apply
 from deploy.converge.check import Finding
 from deploy.converge.publication import Publication

@@ -10,10 +10,9 @@ from typing import Self
 
 from core.ground.errors import ClusterError
 from core.logs import say
-from deploy.cluster import proven
+from deploy.cluster.cluster import address_lines, with_confirmed_addresses
 from deploy.cluster.connector import Connector
-from deploy.cluster.fleet import Fleet
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Fleet, Local
 from deploy.cluster.places import ENVIRONMENTS, publisher, shared_folders
 from deploy.converge.check import MACHINES, Finding, data_of
 from deploy.converge.code import prune, prune_wheels
@@ -216,11 +215,11 @@ class Machines(DeploymentSpec, Desired):
             ]
             for name, facts in answers.facts.items()
         }
-        return replace(self, inventory=proven.confirmed(self.inventory, addresses))
+        return replace(self, inventory=with_confirmed_addresses(self.inventory, addresses))
 
     def address_lines(self, before: Desired, answers: Survey[MachineFacts]) -> tuple[str, ...]:
         """Return the lines about names, and about nodes that the others do not let in."""
-        return proven.said(before.inventory, self.inventory, answers.facts)
+        return address_lines(before.inventory, self.inventory, answers.facts)
 
     def findings(self, answers: Survey[MachineFacts]) -> tuple[Finding, ...]:
         """Examine every node that answered; one that is lost is a finding."""

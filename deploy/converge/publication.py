@@ -1,7 +1,6 @@
 """Folders for all nodes: wheels of an environment, and windows prepared on this machine."""
 
 import json
-import subprocess
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,14 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError, UsageError
-from core.ground.files import parsed_json
 from core.logs import say
-from deploy.cluster.fleet import Fleet
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Fleet, Local
 from deploy.cluster.places import DATA, SharedFolders, publisher, shared_folders
 from deploy.common.command_line import shell
-from deploy.common.project import environment_for_any_folder, module_command
-from deploy.common.waiting import waiting_for
+from deploy.common.interrupts import waiting_for
 from deploy.converge.apply import apply
 from deploy.converge.check import data_of
 from deploy.converge.machine_facts import MEGABYTE, MachineFacts, Questions
@@ -31,7 +27,7 @@ from deploy.converge.subject import (
     Subject,
 )
 from deploy.jobs.apps import reads_its_data
-from deploy.jobs.request import needs_data
+from deploy.jobs.request import needs_data, prepare_data
 from deploy.release.requirements import parse_sums
 from deploy.release.scripts import script
 from deploy.rooted.commands import PYTHON, file_list, file_program
@@ -44,10 +40,8 @@ WHEELHOUSE_BYTES = 400 * MEGABYTE
 """The size of a wheelhouse that is not downloaded yet: 390 MB with TensorFlow 2.21."""
 COPY_SECONDS = 600.0
 COPY_SECONDS_A_MEGABYTE = 2.0
-"""The times for a data set of 48 MB and for each further megabyte, from a storage server that
-fifteen nodes ask at once."""
-_PREPARING = "core.data.publish"
-"""A module with a process of its own: deploy does not know how to prepare recordings."""
+"""For a data set of 48 MB and for each further megabyte, from a storage server that fifteen nodes
+ask at once."""
 _PREPARING_SECONDS = 3600.0
 
 
@@ -222,38 +216,7 @@ class PublishedData(JobData):
             (f"{shared_folders(self.inventory).mount}/", f"{DATA}/")
         ):
             return None
-        if source is None:
-            arguments = []
-        else:
-            arguments = ["--source", source]
-        arguments += [
-            "--window-steps",
-            str(job.data.window_steps),
-            "--window-stride",
-            str(job.data.window_stride),
-        ]
-        arguments += ["--options", json.dumps(job.data.options())]
-        outcome = subprocess.run(
-            module_command(_PREPARING, *arguments, "--seed", str(job.seed)),
-            env=environment_for_any_folder(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_PREPARING_SECONDS,
-            check=False,
-        )
-        if outcome.returncode != 0:
-            error_lines = outcome.stderr.strip().splitlines()
-            if error_lines:
-                problem = error_lines[-1]
-            else:
-                problem = f"{_PREPARING} ended with exit code {outcome.returncode}"
-            raise (
-                UsageError(problem)
-                if outcome.returncode == UsageError.exit_code
-                else ClusterError(problem)
-            )
-        answer = parsed_json(outcome.stdout.strip().splitlines()[-1])
+        answer = prepare_data(job, _PREPARING_SECONDS)
         folder = Path(answer["folder"])
         files = tuple(
             PublishedFile(name, folder / name, about["sha256"], about["bytes"])

@@ -10,7 +10,7 @@ from core.ground.files import parsed_json
 from deploy.cluster.connector import CommandResult, Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import shared_folders
-from deploy.cluster.selection import kept_tasks
+from deploy.cluster.services import kept_tasks
 from deploy.common.command_line import quoted
 from deploy.converge.apply import StepFailure
 from deploy.converge.check import Finding

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from core.control.own_state import make_private
 from core.ground.files import atomic_write, read_json
-from deploy.common.texts import filled
+from deploy.common.command_line import filled
 from deploy.converge.apply import StepFailure
 from deploy.release.scripts import Installed, checked_key, previous
 

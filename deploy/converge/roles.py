@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deploy.cluster.places import CONTROL_TOKEN, ROLE_ACCOUNT, UNIT_FOLDER, account_numbers
-from deploy.common.command_line import quoted
-from deploy.common.texts import filled
+from deploy.common.command_line import filled, quoted
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.monitor import SecretFile, key_for, key_path, secret_at, secret_paths
 from deploy.converge.resources import RELOAD, Absent, RunningUnit, UnitFiles

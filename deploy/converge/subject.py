@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from deploy.cluster.places import SharedFolders, publisher, shared_folders
-from deploy.cluster.selection import kept_tasks
-from deploy.cluster.services import ClusterStatus
+from deploy.cluster.services import ClusterStatus, kept_tasks
 from deploy.converge.machine_facts import MachineFacts, Questions, RoleMemory
 
 if TYPE_CHECKING:
     from core.inventory import Inventory, Monitor, Service, Task
-    from deploy.cluster.tunnel_keys import TunnelKeys
+    from deploy.cluster.login import TunnelKeys
     from deploy.converge.code import ReleaseChoice
     from deploy.converge.publication import Publication
     from deploy.release.wheelhouse import Wheelhouse

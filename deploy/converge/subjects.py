@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from deploy.cluster import places
 from deploy.cluster.places import shared_folders
-from deploy.common.texts import Inline, filled
+from deploy.common.command_line import Inline, filled
 from deploy.converge.code import CODE
 from deploy.converge.debian import (
     FSTAB_BEGIN,

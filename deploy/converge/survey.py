@@ -15,7 +15,7 @@ from core.ground.parcel import is_plain_file
 from deploy.cluster import places
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
-from deploy.common.texts import Inline, filled
+from deploy.common.command_line import Inline, filled
 from deploy.converge.apply import StepFailedError, StepFailure, no_root
 from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, Questions, UnitFact
 from deploy.converge.subject import NodeAnswer

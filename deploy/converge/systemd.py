@@ -18,7 +18,6 @@ from deploy.cluster.places import (
     NodePlaces,
     account_numbers,
 )
-from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import (
     ClusterStatus,
     DegradedError,
@@ -26,9 +25,9 @@ from deploy.cluster.services import (
     RoleState,
     RoleStatus,
     Stopped,
+    kept_tasks,
 )
-from deploy.common.command_line import quoted, shell
-from deploy.common.texts import filled
+from deploy.common.command_line import filled, quoted, shell
 from deploy.converge.apply import by_hand
 from deploy.converge.check import Finding
 from deploy.converge.machine_facts import MEGABYTE, THROTTLED_NOW, MachineFacts, Questions, UnitFact

@@ -15,10 +15,8 @@ from core.ground.locks import held_by
 from core.inventory import Task
 from core.logs import say
 from deploy.cluster.connector import Connector
-from deploy.cluster.fleet import Fleet
-from deploy.cluster.local import Local
-from deploy.cluster.selection import kept_tasks
-from deploy.cluster.services import ClusterStatus, RoleState
+from deploy.cluster.fleet import Fleet, Local
+from deploy.cluster.services import ClusterStatus, RoleState, kept_tasks
 from deploy.common.command_line import command
 from deploy.common.state_folder import StateFolder
 from deploy.converge.check import Finding, check_node, gather, guard_of, open_to_accounts

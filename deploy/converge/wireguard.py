@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv4Network
 
+from deploy.cluster.login import IN_CLEAR, TunnelKeys, is_tunnel_key, tunnel_key_changed
 from deploy.cluster.places import UNIT_FOLDER
-from deploy.cluster.tunnel_keys import IN_CLEAR, TunnelKeys, changed, is_key
 from deploy.common.command_line import quoted
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.resources import Absent, File, Folder, RunningUnit, UnitFiles
@@ -76,7 +76,7 @@ def _tunnel_facts(answer: NodeAnswer) -> Mapping[str, object]:
             network = IPv4Interface(fields[fields.index("inet") + 1]).network
             networks.append((fields[1], network))
     return {
-        KEY: key if is_key(key) else None,
+        KEY: key if is_tunnel_key(key) else None,
         TUNNEL_MODULE: answer.sections.get("tunnels", "").strip() == "kernel",
         NETWORKS: tuple(networks),
     }
@@ -99,7 +99,7 @@ def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
     now = facts.more.get(KEY)
     pinned = spec.tunnel_key
     if now is not None and pinned is not None and now != pinned:
-        yield "problem", "transport", changed(spec.name, pinned, str(now))
+        yield "problem", "transport", tunnel_key_changed(spec.name, pinned, str(now))
     if facts.more.get(TUNNEL_MODULE):
         return
     line = "its kernel has no WireGuard: the process wireguard-go carries it, which is slower"

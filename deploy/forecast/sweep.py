@@ -12,7 +12,7 @@ from deploy.converge.machine_facts import (
     alone,
     memory_of_roles,
 )
-from deploy.forecast.demand import MemoryDemand, limits_of
+from deploy.forecast.training import MemoryDemand, limits_of
 
 if TYPE_CHECKING:
     from cluster.sweeps.sweep_file import SweepFile

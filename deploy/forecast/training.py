@@ -1,9 +1,10 @@
 """What a training of an app will need and gain: memory, bytes a step, speed by number of workers.
 
-All is computed from one step measured on this machine and the speed of a link; docs/apps.md has the
-formulas and what they leave out.
+All is computed from one step measured on this machine, the nodes' memory and the speed of a link;
+docs/apps.md has the formulas and what they leave out.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,12 +12,34 @@ from typing import TYPE_CHECKING
 from cluster.apps.measured import MeasuredStep
 from core.inventory.fields import MODES
 from core.inventory.slots import auto_slots
+from deploy.cluster.connector import Connector
+from deploy.cluster.fleet import Fleet
 from deploy.converge.machine_facts import LARGEST_SHARE, MEGABYTE, RoleMemory
-from deploy.forecast.demand import MemoryDemand, limits_of
+from deploy.converge.survey import survey
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
     from core.inventory.training import TrainJob
+
+
+@dataclass(frozen=True)
+class MemoryDemand:
+    """Bytes that are `needed` on a node, and its `limit`, which is None where it is not known."""
+
+    node: str
+    needed: int
+    limit: int | None
+
+    @property
+    def fits(self) -> bool:
+        """Whether it is enough, as far as that is known."""
+        return self.limit is None or self.needed <= self.limit
+
+
+def limits_of(memory: Mapping[str, int]) -> dict[str, int]:
+    """Return the bytes that roles may take on each node, from its memory."""
+    return {node: int(LARGEST_SHARE * size) for node, size in memory.items()}
+
 
 WORKERS = (1, 2, 4, 8, 16)
 SERVER_BYTES = 101 * MEGABYTE
@@ -305,3 +328,29 @@ def _bytes(value: int) -> str:
     if value >= MEGABYTE:
         return f"{value / MEGABYTE:.2f} MB"
     return f"{value / 1000:.1f} kB"
+
+
+_TOTAL = re.compile(r"MemTotal:\s+(\d{1,12}) kB\s*")
+
+
+def memory_of_nodes(fleet: Fleet) -> tuple[Mapping[str, int], Mapping[str, str]]:
+    """Return the bytes of memory of the nodes that answer, and why each other one does not."""
+    answers = survey(fleet, _total)
+    bytes_by_node = {name: total for name, total in answers.facts.items() if total}
+    silent = {
+        name: "does not say how much memory it has"
+        for name, total in answers.facts.items()
+        if not total
+    }
+    return bytes_by_node, silent | {
+        name: str(failure.last_lines[0]) for name, failure in answers.lost.items()
+    }
+
+
+def _total(node: Connector) -> int:
+    """Return the bytes of memory, 0 where the node's answer is none."""
+    node.open()
+    match = _TOTAL.fullmatch(node.run(["grep", "-m", "1", "MemTotal:", "/proc/meminfo"]).text)
+    if match:
+        return 1024 * int(match[1])
+    return 0

@@ -15,13 +15,12 @@ from cluster.apps.environments import ON_NODES, python_of
 from core.ground.errors import ExitCode, reason_of
 from core.ground.files import json_object
 from core.logs import say, say_json
-from deploy.cluster.cluster import ManagedCluster
+from deploy.cluster.cluster import ManagedCluster, ProvenAddresses, with_proven_addresses
 from deploy.cluster.connector import NodeDeadlineError, NodeUnreachableError
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import JOB_ACCOUNT
-from deploy.cluster.proven import ProvenAddresses, as_kept
 from deploy.common.command_line import command
-from deploy.common.waiting import waiting_for
+from deploy.common.interrupts import waiting_for
 from deploy.jobs.apps import (
     NO_APP,
     AppOfJob,
@@ -29,20 +28,22 @@ from deploy.jobs.apps import (
     refuse_missing_data,
 )
 from deploy.jobs.foreground_job import announce
-from deploy.jobs.node_job.records import JobRecord
 from deploy.jobs.node_jobs import NodeJobs
-from deploy.jobs.program_files import ARCHIVE, packed
-from deploy.jobs.program_runners import cancelled, program_tasks, start_runners
+from deploy.jobs.program_task import PROGRAM_ARCHIVE, packed_program
+from deploy.jobs.records import JobRecord
 from deploy.jobs.request import needs_data
 from deploy.jobs.services import JobServices, requirements_of, reusable
 from deploy.jobs.sweeps import (
     SweepRequest,
     answering,
     begin_on_workers,
+    cancel_without_runners,
+    program_tasks,
     refuse_on_nodes,
     search_flags,
+    start_runners,
 )
-from deploy.logs.log_merge import readable
+from deploy.logs import readable
 
 if TYPE_CHECKING:
     from cluster.programs.program import ProgramRequest
@@ -217,7 +218,9 @@ class SubmittedJobs(JobServices):
     def _jobs(self, fleet: Fleet, more: Sequence[str] = ()) -> NodeJobs:
         (hub,) = self._nodes("coordinator")
         overrides = (*self._cluster.overrides, *more)
-        inventory = as_kept(self._cluster.inventory, ProvenAddresses(self._cluster.known_hosts))
+        inventory = with_proven_addresses(
+            self._cluster.inventory, ProvenAddresses(self._cluster.known_hosts)
+        )
         return NodeJobs(fleet.nodes[hub], inventory, overrides)
 
 
@@ -253,10 +256,10 @@ def run_on_workers(
             name = jobs.submit("run", flags, program_request=request, token=token)
         tasks = program_tasks(jobs.inventory, request.name, token, environments)
         with waiting_for("starting it on the workers' nodes"):
-            archive = {ARCHIVE: packed(Path(request.program))}
+            archive = {PROGRAM_ARCHIVE: packed_program(Path(request.program))}
             failed = start_runners(fleet, jobs.places, tasks, archive)
         if failed:
-            raise cancelled(jobs, name, failed)
+            raise cancel_without_runners(jobs, name, failed)
     announce(f"job {name} runs on {jobs.node} and the workers' nodes; Ctrl-C leaves it running")
     return watch(jobs, name, for_programs="--json" in flags)
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from cluster.apps.files import AppFiles, own_digests, remember_digest
 from core.ground.errors import ClusterError, UsageError, reason_of
-from core.ground.files import parsed_json
 from core.ground.parcel import room_on_disk
+from core.ground.waiting import Backoff
 from core.logs import say
+from deploy.cluster.cluster import as_overrides
 from deploy.cluster.connector import (
     CommandResult,
     Connector,
@@ -24,15 +25,30 @@ from deploy.cluster.connector import (
     NodeUnreachableError,
 )
 from deploy.cluster.places import NodePlaces
-from deploy.cluster.proven import as_overrides
 from deploy.common.command_line import command
-from deploy.jobs.app_archive import pack
-from deploy.jobs.fetched import FetchedRun
-from deploy.jobs.node_job.records import JobFolder, JobRecord, JobsRoot, JobState, is_job_id
-from deploy.jobs.program_files import ARCHIVE, packed
-from deploy.jobs.request import SWEEP, JobRequest, first_id, request_of
-from deploy.jobs.run_archive import MOST_PACKED_BYTES, pack_command, unpack
-from deploy.jobs.submissions import Submission, keep, kept
+from deploy.jobs.apps import FetchedRun
+from deploy.jobs.program_task import PROGRAM_ARCHIVE, packed_program
+from deploy.jobs.records import (
+    JobFolder,
+    JobRecord,
+    JobsRoot,
+    JobState,
+    Submission,
+    is_job_id,
+    keep_submission,
+    read_submission,
+    records_listed,
+)
+from deploy.jobs.request import (
+    MOST_PACKED_BYTES,
+    SWEEP,
+    JobRequest,
+    first_id,
+    pack_app,
+    pack_command,
+    request_of,
+    unpack_folder,
+)
 from deploy.render.units import unit_of_job
 from deploy.rooted.commands import drop_job, new_job
 
@@ -51,7 +67,7 @@ _START_SECONDS = 150.0
 _CANCEL_SECONDS = 100.0
 """The unit allows 75 s between SIGINT and SIGKILL."""
 _FETCH_SECONDS = 600.0
-_RECONNECT_DELAYS_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+_RECONNECT_DELAYS_SECONDS = tuple(map(Backoff().seconds, range(1, 7)))
 _POLL_SECONDS = 0.5
 
 
@@ -93,7 +109,7 @@ class NodeJobs:
         """
         runs = self.places.runs(self.inventory)
         if program_request is not None:
-            files = {ARCHIVE: packed(Path(program_request.program))}
+            files = {PROGRAM_ARCHIVE: packed_program(Path(program_request.program))}
         digest = ""
         if app is not None:
             digest = app.digest
@@ -139,7 +155,7 @@ class NodeJobs:
             [*environment, *report], deadline_seconds=60.0, user=self.places.user
         )
         try:
-            return _records(answer.stdout)
+            return records_listed(answer.stdout)
         except ValueError as problem:
             if not answer.ok:
                 reason = " ".join(answer.last_lines)
@@ -247,7 +263,9 @@ class NodeJobs:
         if record.run_folder is None:
             return None
         name = Path(record.run_folder).name
-        run = FetchedRun(self.node, record.id, kept(self.inventory.cluster, self.node, record.id))
+        run = FetchedRun(
+            self.node, record.id, read_submission(self.inventory.cluster, self.node, record.id)
+        )
         run.refuse_name(name)
         run.refuse_target(into / name)
         again = f"`{command(f'job attach --job {record.id}', self.inventory.path)}` tries again"
@@ -280,7 +298,7 @@ class NodeJobs:
                     f"{self.node}: {record.run_folder} cannot be fetched: {reason}; {again}"
                 )
             archive.seek(0)
-            unpacked = unpack(archive, name, into, run.checked, run.most_bytes_of)
+            unpacked = unpack_folder(archive, name, into, run.checked, run.most_bytes_of)
         if run.left_out:
             say(
                 f"{self.node}: {len(run.left_out)} files that no run has stay there, such as"
@@ -310,7 +328,7 @@ class NodeJobs:
 
     def _note(self, folder: JobFolder, submission: Submission) -> None:
         try:
-            keep(self.inventory.cluster, self.node, folder.id, submission)
+            keep_submission(self.inventory.cluster, self.node, folder.id, submission)
         except ClusterError:
             self._drop(folder)
             raise
@@ -319,7 +337,7 @@ class NodeJobs:
         """Send as the account, whose folder it is: root would follow its links."""
         try:
             self._node.put(
-                pack(app),
+                pack_app(app),
                 str(folder.app_archive),
                 deadline_seconds=_SEND_SECONDS,
                 user=self.places.user,
@@ -369,14 +387,6 @@ def begin(node: Connector, folder: JobFolder) -> CommandResult:
     """Start the unit of a job whose folder is there."""
     command_line = ["systemctl", "start", unit_of_job(folder.id)]
     return node.run(command_line, deadline_seconds=_START_SECONDS, root=True)
-
-
-def _records(stdout: bytes) -> list[JobRecord]:
-    """Parse what `deploy.jobs.node_job --list` printed. Raises ValueError for anything else."""
-    content = parsed_json(stdout)
-    if not isinstance(content, dict) or not isinstance(content.get("jobs"), list):
-        raise ValueError("expected the report of jobs")
-    return [JobRecord.from_json(record) for record in content["jobs"]]
 
 
 def _count(text: str) -> int:

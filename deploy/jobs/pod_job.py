@@ -8,14 +8,13 @@ pod, so the next pod of the Job resumes.
 import argparse
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from core.control.door import raise_limit
-from core.ground.errors import ClusterError, ExitCode, UsageError
-from core.ground.files import atomic_write, parsed_json, write_refusal
+from core.ground.errors import ClusterError, ExitCode
+from core.ground.files import atomic_write, write_refusal
 from core.ground.locks import FileLock, LockHeldError
 from core.inventory import Inventory, load
 from core.logs import say
@@ -23,8 +22,8 @@ from deploy.common.command_line import settings
 from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, announce, run_to_its_end
-from deploy.jobs.node_job.role_restart import await_roles, restart_roles
-from deploy.jobs.request import RESUMABLE, needs_data, roles_of
+from deploy.jobs.request import RESUMABLE, needs_data, prepare_data, roles_of
+from deploy.jobs.role_restart import await_roles, restart_roles
 
 JOBS = ("train", "cv", "evaluate", "pi")
 HOLDER = ".pod-job"
@@ -35,7 +34,6 @@ LOCK = ".pod-job-lock"
 may still run there."""
 RUN_FILE = ".pod-job-run"
 MOST_BYTES = 4096
-_PREPARING = "core.data.publish"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with interruptible():
             inventory = load(options.inventory, options.set)
             if needs_data(options.job):
-                options.set.append(f"jobs.train.data.source={json.dumps(prepared(inventory))}")
+                folder = prepare_data(inventory.jobs.train)["folder"]
+                options.set.append(f"jobs.train.data.source={json.dumps(folder)}")
         return run(inventory, options.job, options.set, options.identity)
     except KeyboardInterrupt:
         announce(f"{options.job}: interrupted before it was started")
@@ -74,37 +73,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ClusterError as problem:
         say(problem, error=True)
         return problem.exit_code
-
-
-def prepared(inventory: Inventory) -> str:
-    """The folder with the prepared windows of `jobs.train.data`, made where it is missing.
-
-    Raises ClusterError.
-    """
-    train = inventory.jobs.train
-    if train.data.source is None:
-        arguments = []
-    else:
-        arguments = ["--source", train.data.source]
-    arguments += [
-        "--window-steps",
-        str(train.data.window_steps),
-        "--window-stride",
-        str(train.data.window_stride),
-    ]
-    arguments += ["--options", json.dumps(train.data.options()), "--seed", str(train.seed)]
-    preparation = subprocess.run(
-        module_command(_PREPARING, *arguments),
-        env=environment_for_any_folder(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    if preparation.returncode != 0:
-        kind = UsageError if preparation.returncode == UsageError.exit_code else ClusterError
-        raise kind("the recordings cannot be prepared, see the line above")
-    return str(parsed_json(preparation.stdout.strip().splitlines()[-1])["folder"])
 
 
 def run(

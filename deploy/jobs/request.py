@@ -1,14 +1,36 @@
-"""The request for a job: the operator's machine makes it, the coordinator's node reads it."""
+"""The request for a job, and the archives of its app and of its run.
 
+The operator's machine makes the request, the coordinator's node reads it. The digest of an app's
+files travels in it, beside their archive: what is unpacked has to give it again. Archives are
+unpacked whole or not at all.
+"""
+
+import gzip
 import json
-from collections.abc import Mapping, Sequence
+import os
+import tarfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from core.ground.errors import UsageError
-from core.ground.files import read_json
+from cluster.apps.files import MOST_BYTES, MOST_FILES, AppFiles, files_of_app
+from core.ground.children import finished
+from core.ground.errors import ClusterError, UsageError
+from core.ground.files import NO_LINK, parsed_json, read_json, whole_folder
+from core.ground.parcel import (
+    RefusedArchive,
+    bounded_tar,
+    extract,
+    is_plain_file,
+    is_plain_name,
+    room_on_disk,
+    tar_of,
+)
+from core.inventory.training import TrainJob
+from deploy.common.project import environment_for_any_folder, module_command
 
 if TYPE_CHECKING:
     from cluster.programs.program import ProgramRequest
@@ -25,6 +47,33 @@ run."""
 def needs_data(job: str) -> bool:
     """Whether a job reads windows."""
     return job in ("train", "cv", "evaluate")
+
+
+_PREPARING = "core.data.publish"
+"""Runs in a process of its own: no room of the deployment knows how to prepare recordings."""
+
+
+def prepare_data(train: "TrainJob", seconds: float | None = None) -> dict[str, Any]:
+    """Prepare the windows of `jobs.train.data` where they are missing: `key`, `folder`, `files`.
+
+    Raises UsageError for unusable recordings, ClusterError, subprocess.TimeoutExpired.
+    """
+    data = train.data
+    arguments = [] if data.source is None else ["--source", data.source]
+    steps, stride = str(data.window_steps), str(data.window_stride)
+    arguments += ["--window-steps", steps, "--window-stride", stride]
+    arguments += ["--options", json.dumps(data.options()), "--seed", str(train.seed)]
+    process = finished(
+        module_command(_PREPARING, *arguments),
+        environment=environment_for_any_folder(),
+        seconds=seconds,
+    )
+    if process.code != 0:
+        kind = UsageError if process.code == UsageError.exit_code else ClusterError
+        problem = process.last_error
+        raise kind(problem if process.errors.strip() else f"{_PREPARING} ended with {problem}")
+    publication: dict[str, Any] = parsed_json(process.output.strip().splitlines()[-1])
+    return publication
 
 
 def needs_roles(inventory: "Inventory", job: str, request: "ProgramRequest | None" = None) -> bool:
@@ -94,7 +143,7 @@ class JobRequest:
         return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=2).encode() + b"\n"
 
     @classmethod
-    def read(cls, path: Path) -> "JobRequest":
+    def from_file(cls, path: Path) -> "JobRequest":
         """Read what `to_bytes` wrote.
 
         Raises UsageError, which names the file, for anything else.
@@ -168,3 +217,148 @@ def first_id(job: str, now: datetime) -> str:
 
 def _on_node(run: str, runs: str) -> str:
     return f"{runs}/{Path(run).name}"
+
+
+_BLOCK_BYTES = 1 << 20
+MOST_ARCHIVE_BYTES = MOST_BYTES + MOST_FILES * (8 << 10) + _BLOCK_BYTES
+"""Headers, long names and padding of each file, and the end."""
+_AGAIN = "submit the job again"
+
+
+def pack_app(app: AppFiles) -> bytes:
+    """The archive of the files; the same files give the same bytes.
+
+    Raises UsageError if one has changed meanwhile.
+    """
+    return tar_of((file.name, app.content(file)) for file in app.files)
+
+
+def unpack_app(archive: Path, digest: str, into: Path) -> None:
+    """Unpack the files of the app into the folder `into`, and remove the archive.
+
+    Takes only plain files with plain names, and no more than an app has. Raises ClusterError, and
+    leaves no folder, where the archive is damaged or the files are not those of `digest`.
+    """
+    try:
+        descriptor = os.open(archive, NO_LINK)
+        with os.fdopen(descriptor, "rb") as stream, whole_folder(into, 0o750) as partial:
+            if os.fstat(descriptor).st_size > MOST_ARCHIVE_BYTES:
+                raise RefusedArchive(f"it has more than {MOST_ARCHIVE_BYTES} bytes")
+            _unpack_app_files(stream, partial)
+            actual_digest = files_of_app(partial).digest
+            if actual_digest != digest:
+                raise RefusedArchive(
+                    f"expected files with the digest {digest:.16}, got {actual_digest:.16}"
+                )
+        archive.unlink()
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        OverflowError,
+        tarfile.TarError,
+        ClusterError,
+    ) as problem:
+        raise ClusterError(f"{archive}: the app cannot be unpacked: {problem}: {_AGAIN}") from None
+
+
+def _unpack_app_files(stream: BinaryIO, partial: Path) -> None:
+    room_bytes = MOST_BYTES
+    with bounded_tar(stream, MOST_ARCHIVE_BYTES) as entries:
+        for count, entry in enumerate(entries, start=1):
+            room_bytes -= entry.size
+            if count > MOST_FILES or room_bytes < 0:
+                raise RefusedArchive(
+                    f"an app has at most {MOST_FILES:,} files and {MOST_BYTES >> 20} MiB"
+                )
+            extract(entries, entry, partial, entry.name)
+
+
+MOST_PACKED_BYTES = 4 << 30
+MOST_ENTRIES = 60_000
+"""A run of a month has some thousand: checkpoints, a log, epochs. A sweep has some twenty a run."""
+MOST_UNPACKED_BYTES = 16 << 30
+MOST_RATIO = 100
+"""The ratio of unpacked to packed bytes: logs shrink to a tenth, weights hardly at all."""
+FREE_BYTES = 64 << 20
+"""Allowed whatever the ratio: a short log that repeats one line is no attack."""
+
+_NO_ARCHIVE = (ValueError, OverflowError, RecursionError)
+"""Errors that tarfile raises beside its own for other content."""
+
+
+def pack_command(run_folder: str, checkpoints: bool) -> list[str]:
+    """Return the command that prints the folder compressed, with checkpoints only if asked."""
+    path = PurePosixPath(run_folder)
+    # Those of the runs of a sweep too, which lie in its folder.
+    kinds = ("checkpoints", "runs/*/checkpoints")
+    if checkpoints:
+        left_out = []
+    else:
+        left_out = [f"--exclude={path.name}/{kind}" for kind in kinds]
+    return ["tar", "-C", str(path.parent), *left_out, "-czf", "-", "--", path.name]
+
+
+def unpack_folder(
+    archive: BinaryIO,
+    name: str,
+    into: Path,
+    checked: Callable[[Path], None] = lambda unpacked: None,
+    most_bytes_of: Callable[[Sequence[str]], int] = lambda path_segments: MOST_UNPACKED_BYTES,
+) -> Path:
+    """Unpack an archive of the folder `name` to `into/name`, replacing what is there; its path.
+
+    `checked` gets the unpacked folder before anything is replaced, and refuses it by raising
+    ClusterError. `most_bytes_of` says of the segments of a file's path how long it may be;
+    with 0 it is left out.
+
+    Takes only plain files and folders below `name`, and no more of them than a run has: an archive
+    from another machine writes nowhere else and fills no disk, which is looked at before each file.
+    Raises ClusterError when it is damaged, larger than that, or the place cannot be written.
+    """
+    target = into / name
+    try:
+        if PurePosixPath(name).parts != (name,) or name in ("..", "/"):
+            raise RefusedArchive(f"{name!r}: expected the plain name of a folder")
+        into.mkdir(parents=True, exist_ok=True)
+        with whole_folder(target) as partial:
+            _unpack_entries(archive, name, partial, most_bytes_of)
+            checked(partial)
+    except (OSError, EOFError, tarfile.TarError, zlib.error, *_NO_ARCHIVE) as error:
+        raise ClusterError(
+            f"{target}: the run cannot be kept here: {error}; `fab job attach` fetches it again"
+        ) from error
+    return target
+
+
+def _unpack_entries(
+    archive: BinaryIO, name: str, partial: Path, most_bytes_of: Callable[[Sequence[str]], int]
+) -> None:
+    """Unpack every entry. Raises RefusedArchive beyond the size of a run."""
+    packed_bytes = archive.seek(0, os.SEEK_END)
+    archive.seek(0)
+    room = room_on_disk(partial)
+    most_bytes = min(MOST_UNPACKED_BYTES, max(FREE_BYTES, MOST_RATIO * packed_bytes))
+    with gzip.open(archive) as unpacked, bounded_tar(unpacked, most_bytes) as members:
+        for count, member in enumerate(members, start=1):
+            if count > MOST_ENTRIES:
+                raise RefusedArchive(
+                    f"expected at most {MOST_ENTRIES} files in a run, there are more"
+                )
+            path_segments = PurePosixPath(member.name).parts
+            if path_segments[:1] != (name,) or not all(map(is_plain_name, path_segments)):
+                continue
+            if member.isdir():
+                partial.joinpath(*path_segments[1:]).mkdir(parents=True, exist_ok=True)
+            elif is_plain_file(member):
+                most = most_bytes_of(path_segments[1:])
+                if member.size > most > 0:
+                    raise RefusedArchive(
+                        f"{member.name:.200}: expected at most {most:,} bytes, got {member.size:,}"
+                    )
+                if not most:
+                    continue
+                room -= member.size
+                if room < 0:
+                    raise RefusedArchive("its files would fill this disk: free some of it")
+                extract(members, member, partial, "/".join(path_segments[1:]))

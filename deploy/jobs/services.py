@@ -20,11 +20,11 @@ from deploy.cluster.cluster import ManagedCluster
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.services import ClusterStatus
 from deploy.common.command_line import command, settings
+from deploy.common.interrupts import waiting_for
 from deploy.common.project import environment_for_any_folder, module_command
-from deploy.common.waiting import waiting_for
 from deploy.jobs.apps import app_of_job
 from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, run_to_its_end
-from deploy.jobs.node_job.records import JobRecord, JobState
+from deploy.jobs.records import JobRecord, JobState
 from deploy.jobs.request import RESUMABLE, needs_roles
 from deploy.rooted.commands import PYTHON
 

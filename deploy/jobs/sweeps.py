@@ -1,4 +1,8 @@
-"""A sweep as a job of machines: submitted to the coordinator's node, runners to workers."""
+"""Sweeps and programs on all workers' nodes: a job at the coordinator, a runner at each worker.
+
+No node can log in on another. The runners connect to the job on the coordinator's node and do what
+it asks (`cluster/programs/lead.py`), so that the program outlives the operator's connection.
+"""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -8,19 +12,101 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cluster.apps.files import own_digests
+from cluster.programs.frames import key_of_runner
 from core.ground.errors import ClusterError, UsageError
 from core.logs import say
+from deploy.cluster.connector import CommandResult, Connector
 from deploy.cluster.fleet import Fleet
-from deploy.common.waiting import waiting_for
+from deploy.cluster.places import NodePlaces
+from deploy.common.interrupts import waiting_for
 from deploy.jobs.apps import NO_APP, AppOfJob
-from deploy.jobs.node_job.program_task import MEMBERS
-from deploy.jobs.node_jobs import NodeJobs
-from deploy.jobs.program_runners import cancelled, program_tasks, start_runners
+from deploy.jobs.node_jobs import NodeJobs, begin, new_folder
+from deploy.jobs.program_task import MEMBERS, TASK, TASK_JOB, ProgramTask
 from deploy.jobs.request import SWEEP
 
 if TYPE_CHECKING:
     from cluster.sweeps.sweep_file import SweepFile
-    from core.inventory import Inventory
+    from core.inventory import Inventory, Task
+
+
+def start_runners(
+    fleet: Fleet,
+    places: NodePlaces,
+    tasks: Sequence[tuple["Task", ProgramTask]],
+    files: Mapping[str, bytes],
+) -> Mapping[str, ClusterError]:
+    """Start each runner on its worker's node with these files.
+
+    Returns the nodes where that failed, with the reason.
+    """
+
+    def start(node: Connector) -> None:
+        for of_worker, task in tasks:
+            if of_worker.node == node.name:
+                start_runner(node, places, task, {TASK: task.to_bytes(), **files})
+
+    results = fleet.each(start, list(dict.fromkeys(of_worker.node for of_worker, _ in tasks)))
+    return {name: result for name, result in results.items() if isinstance(result, ClusterError)}
+
+
+def program_tasks(
+    inventory: "Inventory",
+    program: str,
+    token: str,
+    environments: Mapping[str, str] = MappingProxyType({}),
+    apps: tuple[str, ...] = (),
+) -> Sequence[tuple["Task", ProgramTask]]:
+    """Return the task of each worker's runner. Runners of one node get ports apart.
+
+    Each gets its member's key, made of the job's `token`. `environments` has the key of a node's
+    packages besides, where it has some. Pure.
+    """
+    lead = f"{inventory.task('coordinator', 0).host}:{inventory.ports.of_programs[0]}"
+    pairs = []
+    for task in inventory.of_role("worker"):
+        ports = ports_of(inventory, task)
+        key = key_of_runner(token, task.name)
+        packages = environments.get(task.node, "")
+        pairs.append((task, ProgramTask(lead, key, task.name, ports, program, packages, apps)))
+    return pairs
+
+
+def ports_of(inventory: "Inventory", worker: "Task") -> Sequence[int]:
+    """Return one worker's share of the ports for programs of its node.
+
+    The workers of a node divide them.
+    """
+    on_node = [task.name for task in inventory.of_role("worker") if task.node == worker.node]
+    return tuple(inventory.ports.of_programs[1:][on_node.index(worker.name) :: len(on_node)])
+
+
+def cancel_without_runners(
+    jobs: NodeJobs, name: str, failed: Mapping[str, ClusterError]
+) -> ClusterError:
+    """Cancel the job whose runners did not start; return the error that names them."""
+    with waiting_for(f"ending job {name}"):
+        jobs.cancel(name)
+    return ClusterError("\n".join(map(str, failed.values())) + f"\njob {name} was cancelled")
+
+
+def start_runner(
+    node: Connector, places: NodePlaces, task: ProgramTask, files: Mapping[str, bytes]
+) -> None:
+    """Start the runner of one member as a unit of its node, with these files in its folder.
+
+    Raises ClusterError.
+    """
+    job_folder = new_folder(node, places, TASK_JOB, files)
+    if isinstance(job_folder, CommandResult):
+        raise ClusterError(
+            f"{node.name}: no program can be started: {' '.join(job_folder.last_lines)}"
+        )
+    begun = begin(node, job_folder)
+    if not begun.ok:
+        output_tail = node.run(["tail", "-n", "3", str(job_folder.output)], user=places.user)
+        why = " ".join((*output_tail.text.split(), *begun.last_lines))
+        raise ClusterError(f"{node.name}: the runner of {task.member} was not begun: {why}")
+
 
 SEARCH_REQUIREMENTS = Path(__file__).with_name("search_requirements.txt")
 SHARED_KEYS = ("jobs.train.data", "jobs.train.app")
@@ -106,7 +192,7 @@ def begin_on_workers(
         content = {"inventory.yaml": inventory.path.read_bytes()}
         failed = start_runners(fleet, jobs.places, tasks, content)
     if len(failed) == len({worker.node for worker, _ in tasks}):
-        raise cancelled(jobs, name, failed)
+        raise cancel_without_runners(jobs, name, failed)
     for problem in failed.values():
         say(f"{problem}; the sweep does without it", error=True)
     return name

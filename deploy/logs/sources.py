@@ -1,4 +1,4 @@
-"""The sources of log lines: a file or a node's journal, read and then followed.
+"""The sources of log lines: a file or a node's journal, read and then followed, each line dated.
 
 Commands and lines only: pure. Which file it is may change with time: a coordinator's log lies in
 the folder of its run.
@@ -9,13 +9,84 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from core.ground.files import parsed_json
+from core.logs.lines import LogLine, read_line
 from deploy.common.command_line import quoted, shell
-from deploy.logs.log_merge import LOOK_BACK_LINES, DatedLog, Entry, with_beginning
 from deploy.rooted.jobs import ORDER
 
 COORDINATOR_LOG = "coordinator.log"
 _MARK = "\x1e"
 """Begins the line before those of a file, which names it. Our own logs never hold it."""
+
+
+LOOK_BACK_LINES = 500
+"""Lines read before those asked for, to find the beginning of their message: a log may end in a
+traceback."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line: its time, its log, and its run.
+
+    `line` is None where it continues the one before.
+    """
+
+    seconds: float
+    source: str
+    text: str
+    run: str
+    line: LogLine | None
+
+
+class DatedLog:
+    """The lines of one log in their own order, each with a time and a run."""
+
+    def __init__(self, name: str, run: str = "") -> None:
+        """`run` is that of lines that name none."""
+        self.name = name
+        self._run = run
+        self._seconds: float | None = None
+
+    def date_last(self, texts: Sequence[str], written: float) -> list[Entry]:
+        """The end of the log.
+
+        Lines before the first that has a time take that; if none has one, `written`.
+        """
+        dated = (line.seconds for line in map(read_line, texts) if line is not None)
+        self._seconds = next(dated, written if texts else None)
+        return [self.date(text, written) for text in texts]
+
+    def date(self, text: str, came: float, seconds: float | None = None) -> Entry:
+        """The next line, which arrived at `came`.
+
+        `seconds` is its time where the log keeps that beside the text.
+
+        A line without a time or a run of its own, such as the rest of a message, takes those of the
+        line before.
+        """
+        line = read_line(text)
+        if line is not None and line.role:
+            self._run = line.run
+        if seconds is not None:
+            self._seconds = seconds
+        elif line is not None:
+            self._seconds = line.seconds
+        if self._seconds is None:
+            stamp = came
+        else:
+            stamp = self._seconds
+        return Entry(stamp, self.name, text, self._run, line)
+
+
+def with_beginning(texts: Sequence[str], count: int) -> Sequence[str]:
+    """Return the last `count` lines, and those before them back to where their message begins.
+
+    Without that beginning they are the last `count` alone.
+    """
+    first = max(0, len(texts) - count)
+    begins = (
+        at for at in range(first, -1, -1) if at < len(texts) and read_line(texts[at]) is not None
+    )
+    return texts[next(begins, first) :]
 
 
 @dataclass(frozen=True)

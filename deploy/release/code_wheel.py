@@ -16,8 +16,8 @@ from pathlib import Path
 from core.ground.children import finished
 from core.ground.errors import ClusterError
 from core.ground.files import folder_beside, whole_file
+from deploy.common.command_line import filled
 from deploy.common.project import CHECKOUT, ROOT, project_cache
-from deploy.common.texts import filled
 from deploy.release.requirements import key_of
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError
 from deploy.cluster.places import EXTRAS, ROOT
-from deploy.common.texts import filled
+from deploy.common.command_line import filled
 from deploy.release.extras import layer
 from deploy.release.requirements import KEY_DIGITS, parse_sums, sums_text
 from deploy.rooted.commands import PYTHON, file_list, file_program

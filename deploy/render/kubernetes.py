@@ -15,7 +15,7 @@ from core.ground.errors import UsageError
 from core.logs.lines import LogSettings
 from core.server.options import cage_flags, logging_flags, reach
 from deploy.cluster.places import shared_folders
-from deploy.common.texts import filled
+from deploy.common.command_line import filled
 from deploy.render.network import graph_ports, metrics_ports, ranges
 from deploy.render.units import MODULES, pace, peers
 

@@ -14,7 +14,7 @@ from deploy.cluster.places import (
     SERVICE_ACCOUNT,
     account_numbers,
 )
-from deploy.common.texts import filled
+from deploy.common.command_line import filled
 
 if TYPE_CHECKING:
     from core.inventory import Inventory

@@ -18,7 +18,7 @@ from deploy.cluster.places import (
     NodePlaces,
     shared_folders,
 )
-from deploy.common.texts import filled
+from deploy.common.command_line import filled
 from deploy.render.network import fingerprint
 
 if TYPE_CHECKING:

@@ -183,7 +183,7 @@ class ControlClient:
         answer in time.
         """
         with self._connect() as connection:
-            return self._read(connection, verb, request)
+            return self._reply(connection, verb, request)
 
     def watch(self) -> Generator[ClusterStatus, None, None]:
         """The status now and after every change; every step waits at most the deadline.
@@ -191,9 +191,9 @@ class ControlClient:
         Raises as `ask`.
         """
         with self._connect() as connection:
-            yield ClusterStatus.from_json(self._read(connection, "watch", {}))
+            yield ClusterStatus.from_json(self._reply(connection, "watch", {}))
             while True:
-                yield ClusterStatus.from_json(self._read(connection, "watch"))
+                yield ClusterStatus.from_json(self._reply(connection, "watch"))
 
     def _connect(self) -> SupervisorConnection:
         try:
@@ -203,7 +203,7 @@ class ControlClient:
         except OSError as error:
             raise self._failed(f"cannot be reached: {error}") from error
 
-    def _read(
+    def _reply(
         self, connection: SupervisorConnection, verb: str, request: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """The next reply, after sending the request if there is one."""

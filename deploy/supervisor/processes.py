@@ -1,7 +1,8 @@
-"""Role processes: their start, Linux's account of them, and what a killed supervisor left.
+"""Role processes: their start, Linux's account of them, their restarts, and what a kill left.
 
 A role process dies with its supervisor, because the kernel kills it. `clear` waits until it has,
-and ends any that got away, so that the ports are free when the same roles are started again.
+and ends any that got away, so that the ports are free when the same roles are started again. The
+policy of restarts is pure: no process, no clock.
 """
 
 import asyncio
@@ -14,15 +15,18 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
 from core.control.client import key_of
 from core.control.own_state import KEY_VARIABLE
 from core.ground.children import dies_with_parent
-from core.ground.errors import ClusterError
-from core.ground.files import read_json
+from core.ground.errors import ClusterError, ExitCode
+from core.ground.files import read_json, whole_file
 from core.ground.locks import FileLock, LockHeldError
+from core.ground.waiting import Backoff, until
 from core.inventory import Task
+from deploy.common.command_line import named
 from deploy.common.project import ROOT, module_command
 from deploy.common.state_folder import StateFolder
 from deploy.render.units import MODULES
@@ -65,7 +69,7 @@ def identify(pid: int) -> ProcessIdentity | None:
     return ProcessIdentity(pid, int(fields[19]), boot)
 
 
-def frozen(pid: int) -> bool:
+def is_frozen(pid: int) -> bool:
     """Return whether SIGSTOP or a debugger stopped it: it holds its port and answers nothing."""
     fields = _stat_fields(pid)
     return fields is not None and fields[0] in {"T", "t"}
@@ -94,9 +98,9 @@ def _stat_fields(pid: int) -> list[str] | None:
 
 def remember(path: Path, alive: Iterable[ProcessIdentity]) -> None:
     """Write the processes now alive, replacing the file in one step."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps({"processes": [asdict(identity) for identity in alive]}) + "\n")
-    partial.replace(path)
+    content = json.dumps({"processes": [asdict(identity) for identity in alive]}) + "\n"
+    with whole_file(path) as stream:
+        stream.write(content.encode())
 
 
 _DEATH_SECONDS = 10.0
@@ -114,15 +118,13 @@ def clear(path: Path) -> tuple[int, ...]:
     except (OSError, ValueError, KeyError, TypeError):  # there is no file, or it cannot be read
         remembered = []
     living = [identity for identity in remembered if identity.kill()]
-    deadline = time.monotonic() + _DEATH_SECONDS
-    while remaining := [identity.pid for identity in living if identity.alive()]:
-        if time.monotonic() > deadline:
-            raise ClusterError(
-                f"processes {remaining} of an earlier supervisor do not die within"
-                f" {_DEATH_SECONDS:.0f} s of SIGKILL; they hang in the kernel (a dead disk or"
-                " network mount): reboot the machine"
-            )
-        time.sleep(0.02)
+    if not until(lambda: not any(map(ProcessIdentity.alive, living)), _DEATH_SECONDS):
+        remaining = [identity.pid for identity in living if identity.alive()]
+        raise ClusterError(
+            f"processes {remaining} of an earlier supervisor do not die within"
+            f" {_DEATH_SECONDS:.0f} s of SIGKILL; they hang in the kernel (a dead disk or"
+            " network mount): reboot the machine"
+        )
     path.unlink(missing_ok=True)
     return tuple(identity.pid for identity in living)
 
@@ -269,3 +271,102 @@ def role_launches(
             key = key_of(token, task.name)
             launches.append(LaunchPlan(task, command_line, folder.notify_socket, log, waits, key))
     return launches
+
+
+HOPELESS_AT_ANY_TIME = frozenset(
+    {ExitCode.BAD_USAGE, ExitCode.WHEEL_MISSING, ExitCode.ILLEGAL_INSTRUCTION, -Signals.SIGILL}
+)
+"""Return codes that the same command on the same machine gives every time."""
+
+HOPELESS_AT_FIRST = frozenset({ExitCode.PORT_TAKEN, ExitCode.TOO_LITTLE_MEMORY})
+"""Exit codes that are a misconfiguration before the role was ever ready, and may pass by themselves
+afterwards (an outgoing connection that borrowed the port while the role was down, a job that filled
+the memory)."""
+
+
+@dataclass(frozen=True)
+class RoleEnding:
+    """How a role process ended: `return_code` as `subprocess` gives it, negative for a signal."""
+
+    return_code: int
+    uptime_seconds: float
+    reached_ready: bool
+    fenced: bool = False
+
+    def describe(self) -> str:
+        """`exit code 20 (PORT_TAKEN)`, `signal 9 (SIGKILL)`."""
+        return named(self.return_code)
+
+
+@dataclass(frozen=True)
+class History:
+    """What the policy remembers of a role.
+
+    These are its failures since it was last healthy, and whether it ever was ready.
+    """
+
+    failures: int = 0
+    ever_ready: bool = False
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Start the role after `delay_seconds`, or leave it failed; `reason` has the numbers."""
+
+    restart: bool
+    delay_seconds: float
+    reason: str
+    history: History
+
+
+@dataclass(frozen=True)
+class RestartPolicy:
+    """Doubling delays between restarts, forgotten after a healthy minute, and an end to them.
+
+    A role that was never ready gets `unready_limit` attempts: a person waits for the answer of
+    `start`. One that has worked before gets `limit`, because the others' training can outlast a bad
+    patch of it.
+    """
+
+    backoff: Backoff = field(default_factory=Backoff)
+    healthy_seconds: float = 60.0
+    unready_limit: int = 3
+    limit: int = 10
+
+    def decide(self, ending: RoleEnding, history: History) -> Decision:
+        """The decision for one ending, with the history to hand in next time."""
+        ever_ready = history.ever_ready or ending.reached_ready
+        healthy = ending.reached_ready and ending.uptime_seconds >= self.healthy_seconds
+        if healthy:
+            past = 0
+        else:
+            past = history.failures
+        if ending.fenced or ending.return_code == ExitCode.RESTART_ASKED:
+            if ending.fenced:
+                reason = "killed on request"
+            else:
+                reason = "asked to over its metrics port"
+            return Decision(True, 0.0, reason, History(past, ever_ready))
+        now = History(past + 1, ever_ready)
+        what = f"ended with {ending.describe()} after {ending.uptime_seconds:.1f} s"
+        if ever_ready:
+            hopeless = HOPELESS_AT_ANY_TIME
+        else:
+            hopeless = HOPELESS_AT_ANY_TIME | HOPELESS_AT_FIRST
+        if ending.return_code in hopeless:
+            return Decision(False, 0.0, f"{what}; a restart would end the same way", now)
+        if ever_ready:
+            allowed = self.limit
+            kind = "healthy"
+        else:
+            allowed = self.unready_limit
+            kind = "ready"
+        if now.failures >= allowed:
+            reason = f"{what}; {now.failures} of {allowed} attempts ended without it being {kind}"
+            return Decision(False, 0.0, reason, now)
+        delay = self.backoff.seconds(now.failures)
+        return Decision(True, delay, f"{what}; failure {now.failures} of {allowed}", now)
+
+    def revived(self, history: History, reached_ready: bool = False) -> History:
+        """The history of a role after a requested restart: its failures are forgiven."""
+        return History(failures=0, ever_ready=history.ever_ready or reached_ready)

@@ -15,13 +15,16 @@ from core.inventory import Task
 from core.logs.lines import read_line
 from core.server.sockets import cut
 from deploy.cluster.services import RoleState, RoleStatus
-from deploy.supervisor.policy import Decision, History, RestartPolicy, RoleEnding
 from deploy.supervisor.processes import (
+    Decision,
+    History,
     LaunchPlan,
     ProcessIdentity,
+    RestartPolicy,
+    RoleEnding,
     RoleProcess,
     anonymous_memory_bytes,
-    frozen,
+    is_frozen,
 )
 
 _SILENT = frozenset({-Signals.SIGKILL, -Signals.SIGTERM, -Signals.SIGINT})
@@ -233,7 +236,7 @@ class Role:
         """The record that `status` shows."""
         process = self._process
         state = self._state
-        if process is not None and state is RoleState.READY and frozen(process.popen.pid):
+        if process is not None and state is RoleState.READY and is_frozen(process.popen.pid):
             state = RoleState.FROZEN
         figures: dict[str, Any] = {}
         if process is not None:
@@ -298,7 +301,7 @@ class Role:
         process.popen.terminate()
         seconds = self._deadlines.stop_seconds
         why = f"still there {self._deadlines.stop_seconds:.0f} s after SIGTERM"
-        if frozen(process.popen.pid):
+        if is_frozen(process.popen.pid):
             seconds = 0.0
             why = "it is stopped and hears no SIGTERM"
         try:

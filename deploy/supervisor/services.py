@@ -4,15 +4,14 @@ import contextlib
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.ground.errors import ClusterError
 from core.ground.locks import held_by
+from core.ground.waiting import until
 from deploy.cluster.fleet import Fleet
-from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import (
     SETTLED,
     ClusterStatus,
@@ -21,6 +20,7 @@ from deploy.cluster.services import (
     RoleState,
     RoleStatus,
     Stopped,
+    kept_tasks,
 )
 from deploy.common.command_line import command
 from deploy.common.project import module_command
@@ -51,18 +51,8 @@ def answer_seconds(roles: int) -> float:
     return 10.0 + 0.5 * roles
 
 
-def _comes_true(condition: Callable[[], bool], deadline_seconds: float) -> bool:
-    """Whether `condition` came to hold before the deadline."""
-    deadline = time.monotonic() + deadline_seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_POLL_SECONDS)
-    return True
-
-
 def _comes_free(lock: Path, deadline_seconds: float) -> bool:
-    return _comes_true(lambda: held_by(lock) is None, deadline_seconds)
+    return until(lambda: held_by(lock) is None, deadline_seconds, _POLL_SECONDS)
 
 
 class Supervised:
@@ -146,7 +136,7 @@ class Supervised:
             return self._stop_supervisor(_by_node(chosen))
         try:
             alive = {role.name for role in self.client().status().roles if role.pid is not None}
-            reply = self._asked("hold", [task.name for task in chosen])
+            reply = self._request("hold", [task.name for task in chosen])
         except NobodyListensError:
             return Stopped({})
         ran = [task for task in chosen if task.name in alive]
@@ -173,8 +163,10 @@ class Supervised:
         """
         self._folder.create()
         # One that is just being stopped still holds the lock.
-        _comes_true(
-            lambda: self._answers() or held_by(self._folder.lock) is None, _STOP_DEADLINE_SECONDS
+        until(
+            lambda: self._answers() or held_by(self._folder.lock) is None,
+            _STOP_DEADLINE_SECONDS,
+            _POLL_SECONDS,
         )
         if self._answers():
             return
@@ -192,7 +184,7 @@ class Supervised:
                 process.poll() is not None and held_by(self._folder.lock) is None
             )
 
-        _comes_true(answers_or_ended, _LAUNCH_DEADLINE_SECONDS)
+        until(answers_or_ended, _LAUNCH_DEADLINE_SECONDS, _POLL_SECONDS)
         if not self._answers():
             raise ClusterError(
                 f"the supervisor of cluster {self._inventory.cluster} did not come up: "
@@ -245,14 +237,14 @@ class Supervised:
             if not _comes_free(self._folder.job_lock, _JOB_SECONDS):
                 os.kill(job, signal.SIGKILL)  # its job dies with it
 
-    def _asked(self, verb: str, names: Sequence[str]) -> dict[str, Any]:
+    def _request(self, verb: str, names: Sequence[str]) -> dict[str, Any]:
         return self.client(_STOP_DEADLINE_SECONDS).ask(verb, tasks=list(names))
 
     def _restarted(
         self, names: Sequence[str], awaited: Sequence[str], report: Report
     ) -> ClusterStatus:
         try:
-            self._asked("restart", names)
+            self._request("restart", names)
         except NobodyListensError as error:
             start = command("deploy start", self._inventory.path)
             raise ClusterError(

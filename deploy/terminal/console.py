@@ -1,9 +1,18 @@
-"""The tables of status and jobs, and how a figure is shown. Plain lines without a terminal."""
+"""The tables of status and jobs, how a figure is shown, and a question to the person.
 
-from collections.abc import Collection, Mapping, Sequence
+Without a terminal they are plain lines. `--watch` draws again and again until Ctrl-C, in place on a
+terminal. Everything but yes means no.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.ground.errors import ClusterError, UsageError
+from core.logs import is_animated, say, visible
 from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.converge.systemd import NodeRow
 
@@ -12,7 +21,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from core.logs.screen import Screen
-    from deploy.jobs.node_job.records import JobRecord
+    from deploy.converge.systemd import NodeRow
+    from deploy.jobs.records import JobRecord
 
 
 _COLOURS = {
@@ -215,7 +225,7 @@ def duration(seconds: float | None) -> str:
 _WIDE = 110
 
 
-def node_parts(rows: Sequence[NodeRow], columns: int) -> "list[RenderableType]":
+def node_parts(rows: "Sequence[NodeRow]", columns: int) -> "list[RenderableType]":
     """Return one row a node, and beneath them the reasons of those that are not well.
 
     Below 110 columns the least important ones are left out.
@@ -258,3 +268,79 @@ def node_parts(rows: Sequence[NodeRow], columns: int) -> "list[RenderableType]":
         _add_row(table, cells, headings, visible_headings)
     unwell = [words(f"{row.node}: {row.trouble}") for row in rows if row.trouble]
     return [table, *unwell, f"{sum(row.well for row in rows)} of {len(rows)} nodes are well"]
+
+
+def show_again(seconds: float, draw: "Callable[[int], list[RenderableType]]") -> None:
+    """Show what `draw` returns for so many columns every so many seconds, until Ctrl-C.
+
+    What cannot be found out is shown as the error it is, and asked for again.
+    """
+    from core.logs.screen import coloured
+
+    try:
+        with _in_place() as show:
+            while True:
+                try:
+                    renderables = draw(columns())
+                except ClusterError as problem:
+                    renderables = [coloured(str(problem), "red")]
+                now = time.strftime("%H:%M:%S")
+                heading = coloured(f"{now}  every {seconds:g} s, Ctrl-C ends it", "dim")
+                show([heading, *renderables])
+                time.sleep(seconds)
+    except KeyboardInterrupt:
+        return
+
+
+@contextmanager
+def _in_place() -> "Iterator[Callable[[list[RenderableType]], None]]":
+    from rich.console import Group
+    from rich.live import Live
+
+    from core.logs.screen import Screen
+
+    if not is_animated(sys.stdout):
+        screen = console()
+
+        def print_block(renderables: "list[RenderableType]") -> None:
+            for renderable in renderables:
+                screen.print(renderable)
+            screen.print()
+            sys.stdout.flush()
+
+        yield print_block
+        return
+    # As wide as the terminal is: what is redrawn in place must not be wrapped by it.
+    with Live(console=Screen(), auto_refresh=False, vertical_overflow="ellipsis") as live:
+        yield lambda renderables: live.update(Group(*renderables), refresh=True)
+
+
+def require_yes(question: str, otherwise: str, yes_does: str) -> None:
+    """Ask, and return after a yes.
+
+    Raises UsageError with the line `otherwise` after anything else: the end of input and Ctrl-C
+    too. Where no person can answer, the line says what `--yes` does, such as "pins".
+    """
+    if sys.stdin is None or not sys.stdin.isatty():  # None: closed before Python began
+        raise UsageError(f"{otherwise}: `--yes` {yes_does} without a question")
+    try:
+        answer = input(visible(f"{question} [y/N] "))
+    except (EOFError, KeyboardInterrupt):
+        say("", error=True)  # the question's line has no end yet
+        answer = ""
+    except ValueError:  # bytes that are no text
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
+        raise UsageError(otherwise)
+
+
+def may_interrupt(jobs: Sequence[str], yes: bool) -> None:
+    """Ask whether these jobs, which run, may be interrupted; `yes` is the answer already.
+
+    Raises UsageError as `require_yes`.
+    """
+    if jobs and not yes:
+        named = f"job {', '.join(jobs)} runs"
+        require_yes(
+            f"{named}, and this interrupts it; continue?", f"{named}: nothing done", "continues"
+        )

@@ -5,7 +5,7 @@ import sys
 from core.ground.errors import ClusterError
 from core.ground.waiting import Backoff
 from core.inventory import load
-from deploy.cluster.cluster import local
+from deploy.cluster.cluster import local_cluster
 from deploy.jobs.foreground_job import JobRestartPolicy
 from deploy.jobs.services import ForegroundJobs
 from deploy.supervisor.services import Supervised
@@ -15,7 +15,7 @@ policy = JobRestartPolicy(Backoff(float(delay_seconds), longest_seconds=1000.0),
 try:
     loaded = load(inventory)
     services = Supervised(loaded, ())
-    cluster = local(loaded, (), services)
+    cluster = local_cluster(loaded, (), services)
     jobs = ForegroundJobs(
         cluster, lambda: services.restart_in_place(()), (sys.executable, *player), policy
     )

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from core.ground.waiting import Backoff
 from deploy.jobs.foreground_job import JobRestartPolicy
-from deploy.jobs.node_job.__main__ import write_into
-from deploy.jobs.node_job.records import JobsRoot
-from deploy.jobs.node_job.run import run
+from deploy.jobs.node_job import run, write_into
+from deploy.jobs.records import JobsRoot
 
 log = sys.argv[1] == "--log"
 words = sys.argv[1:]

@@ -11,8 +11,8 @@ from pathlib import Path
 from core.inventory import Inventory, load
 from deploy.cluster.places import NodePlaces
 from deploy.common.project import ROOT
-from deploy.jobs.node_job.records import JobsRoot
 from deploy.jobs.node_jobs import NodeJobs
+from deploy.jobs.records import JobsRoot
 from tests.deploy.local_shell import LocalShell
 from tests.deploy.playing import eventually, gone
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deploy.cluster.connector import NodeUnreachableError
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Local
 from deploy.common.command_line import Words
 
 

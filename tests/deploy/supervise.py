@@ -10,10 +10,9 @@ from core.ground.errors import ClusterError
 from core.ground.waiting import Backoff
 from core.inventory import Task
 from deploy.common.state_folder import StateFolder
-from deploy.supervisor.policy import RestartPolicy
-from deploy.supervisor.processes import LaunchPlan
+from deploy.supervisor.__main__ import serve
+from deploy.supervisor.processes import LaunchPlan, RestartPolicy
 from deploy.supervisor.role import Deadlines
-from deploy.supervisor.supervisor import serve
 
 root, state, ready_seconds, *names = sys.argv[1:]
 folder = StateFolder(Path(state))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.inventory import load
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Local
 from deploy.converge.check import recordings_of
 from tests.lab import cgroups
 from tests.lab.environment import environment_seed

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from deploy.cluster.tunnel_keys import FILE
+from deploy.cluster.login import TUNNEL_KEYS_FILE
 from deploy.render.network import PRIVATE_KEY, TUNNEL_FOLDER, TUNNEL_INTERFACE, TUNNEL_UNIT
 from tests.deploy.render.wire import Seen, watched
 from tests.lab import deployed
@@ -56,7 +56,9 @@ class Place(deployed.Place):
 
     def pinned(self) -> dict[str, str]:
         """The public keys beside the host keys."""
-        found: dict[str, str] = json.loads(self.operator.known_hosts().with_name(FILE).read_text())
+        found: dict[str, str] = json.loads(
+            self.operator.known_hosts().with_name(TUNNEL_KEYS_FILE).read_text()
+        )
         return found
 
     def transport(self, name: str) -> None:

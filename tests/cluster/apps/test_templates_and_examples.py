@@ -15,7 +15,7 @@ from core.data.prepare import batches_of, write_examples
 from core.data.source import Source
 from core.ground.lazy import tf
 from core.inventory.training import TrainJob
-from deploy.apps.templates import FOLDER, TEMPLATES
+from deploy.apps import FOLDER, TEMPLATES
 from tests.cluster.jobs.cluster import own_recordings
 from worker_node.gradient import GradientOfBatch
 

@@ -29,9 +29,14 @@ from cluster.programs.runner import RunnerTask
 from cluster.programs.runner import _LeadConnection as Served
 from core.ground.errors import ClusterError, ExitCode
 from deploy.common.project import environment_for_any_folder
-from deploy.jobs.node_job.program_task import TASK, ProgramTask, run_task
-from deploy.jobs.node_job.records import JobFolder
-from deploy.jobs.program_files import ARCHIVE, packed
+from deploy.jobs.program_task import (
+    PROGRAM_ARCHIVE,
+    TASK,
+    ProgramTask,
+    packed_program,
+    run_task,
+)
+from deploy.jobs.records import JobFolder
 from tests.cluster.apps.trees import write_tree
 from tests.deploy.playing import eventually
 from tests.hang import HANG_SECONDS
@@ -53,7 +58,7 @@ class Nodes:
     def begin(self, source: str) -> dict[str, RemoteProcess]:
         """The runners of that program on both nodes, once the lead has them."""
         files = {"p.py": textwrap.dedent(source), "beside.py": "WORD = 'beside'\n"}
-        archive = packed(write_tree(self.folder / "here", files) / "p.py")
+        archive = packed_program(write_tree(self.folder / "here", files) / "p.py")
         ports = free_ports(8)
         for index, name in enumerate(NAMES):
             job = self.folder / f"node-{index}/jobs/20260101T0000-task"
@@ -66,7 +71,7 @@ class Nodes:
                 "p.py",
             )
             (job / TASK).write_bytes(task.to_bytes())
-            (job / ARCHIVE).write_bytes(archive)
+            (job / PROGRAM_ARCHIVE).write_bytes(archive)
             words = [sys.executable, "-m", "deploy.jobs.node_job", job.name]
             self.units.append(
                 subprocess.Popen(
@@ -213,7 +218,7 @@ def test_a_runner_whose_packages_are_gone_says_so(
     (tmp_path / TASK).write_bytes(
         ProgramTask("127.0.0.1:1", "", "worker:0", (), "p.py", environment).to_bytes()
     )
-    (tmp_path / ARCHIVE).write_bytes(packed(program))
+    (tmp_path / PROGRAM_ARCHIVE).write_bytes(packed_program(program))
     assert run_task(JobFolder(tmp_path)) == ExitCode.FAILED
     assert words in capsys.readouterr().err
 

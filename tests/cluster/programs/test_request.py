@@ -8,9 +8,8 @@ import pytest
 
 from cluster.programs.program import ProgramRequest, program_file
 from core.ground.errors import UsageError
-from deploy.jobs.program_files import FOLDER, packed
-from deploy.jobs.request import needs_roles, request_of
-from deploy.jobs.run_archive import unpack
+from deploy.jobs.program_task import PROGRAM_FOLDER, packed_program
+from deploy.jobs.request import needs_roles, request_of, unpack_folder
 from tests.cluster.apps.trees import write_tree
 from tests.deploy.converge.pi import thesis
 from tests.tables import table
@@ -53,9 +52,9 @@ def test_the_folder_of_a_program_travels_without_what_is_private(tmp_path: Path)
     stays = [".env", ".git/config", "__pycache__/x.pyc", "venv/lib/y.py", "runs/1/result.json"]
     write_tree(here, dict.fromkeys([*travels, *stays, "venv/pyvenv.cfg"], "x"))
     (here / "link.py").symlink_to("/etc/passwd")
-    archive = packed(here / "p.py")
-    assert packed(here / "p.py") == archive
-    found = unpack(io.BytesIO(archive), FOLDER, tmp_path / "there")
+    archive = packed_program(here / "p.py")
+    assert packed_program(here / "p.py") == archive
+    found = unpack_folder(io.BytesIO(archive), PROGRAM_FOLDER, tmp_path / "there")
     files = [path for path in found.rglob("*") if path.is_file()]
     assert sorted(str(path.relative_to(found)) for path in files) == travels
 
@@ -65,7 +64,7 @@ def test_a_program_that_would_stay_here_is_refused(tmp_path: Path, name: str) ->
     (tmp_path / ".hidden.py").touch()
     (tmp_path / "link.py").symlink_to(tmp_path / ".hidden.py")
     with pytest.raises(UsageError, match="hidden files and links stay here"):
-        packed(tmp_path / name)
+        packed_program(tmp_path / name)
 
 
 def test_a_folder_that_is_too_large_stays_here(tmp_path: Path) -> None:
@@ -73,7 +72,7 @@ def test_a_folder_that_is_too_large_stays_here(tmp_path: Path) -> None:
     with (tmp_path / "data.bin").open("wb") as file:
         file.truncate(65 << 20)
     with pytest.raises(UsageError, match="a folder of their own"):
-        packed(tmp_path / "p.py")
+        packed_program(tmp_path / "p.py")
 
 
 def test_a_program_on_the_workers_needs_no_roles() -> None:

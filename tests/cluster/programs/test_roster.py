@@ -15,7 +15,7 @@ from cluster.programs.program import (
     workers_of,
 )
 from core.inventory import Inventory
-from deploy.jobs.program_runners import program_tasks
+from deploy.jobs.sweeps import program_tasks
 from tests.deploy.converge.pi import thesis
 from tests.tables import table
 

@@ -13,8 +13,8 @@ from core.control.client import MOST_BODY_BYTES, Answer, NoAnswerError, ask
 from core.control.requests import Reply, Request
 from core.control.server import PROCESS_HEADER, Server
 from core.ground.errors import ClusterError
-from deploy.jobs.node_job import role_restart
-from deploy.jobs.node_job.role_restart import RestartPatience, restart_roles
+from deploy.jobs import role_restart
+from deploy.jobs.role_restart import RestartPatience, restart_roles
 from tests.core.server.processes import HANG_SECONDS
 from tests.tables import table
 

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.apps.files import files_of_app
 from core.ground.errors import ClusterError, UsageError
-from deploy.apps.templates import FOLDER, TEMPLATES, USUAL, new_app
+from deploy.apps import FOLDER, TEMPLATES, USUAL, new_app
 from tests.ran import python
 
 

@@ -13,12 +13,18 @@ import pytest
 from core.ground.errors import ClusterError
 from core.inventory import Inventory, Machine
 from core.inventory.loading import loads
+from deploy.cluster.cluster import (
+    ProvenAddresses,
+    address_lines,
+    as_overrides,
+    with_confirmed_addresses,
+    with_resolved_addresses,
+)
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.login import PinnedKeys, SshAddress, addresses
 from deploy.cluster.places import shared_folders
-from deploy.cluster.proven import ProvenAddresses, as_overrides, confirmed, resolved, said
-from deploy.cluster.shown_key import ask_for_key
+from deploy.cluster.refusals import ask_for_key
 from deploy.common.project import ROOT
 from deploy.converge.deployment import DeploymentPlan, DeploymentRequest, survey_and_plan
 from deploy.converge.desired import Machines
@@ -43,7 +49,7 @@ def of_names(folder: Path, says: Mapping[str, str]) -> Inventory:
     machine = Machine(lambda: "operator", dict, says.get, resolves_nodes=False)
     path = folder / "inventory.yaml"
     opened = loads(text, str(path), (), path=path, machine=machine)
-    return resolved(opened, ProvenAddresses(folder / "known_hosts"), machine)
+    return with_resolved_addresses(opened, ProvenAddresses(folder / "known_hosts"), machine)
 
 
 class Silent(PlayedMachine):
@@ -84,7 +90,7 @@ def test_who_answers_for_a_name_is_let_in_nowhere(tmp_path: Path, before: bool) 
     if before:
         opened = of_names(tmp_path, NAMES)
         own = {name: [host] for name, host in opened.present.items()}
-        proven.keep(confirmed(opened, own), own)
+        proven.keep(with_confirmed_addresses(opened, own), own)
     forged = of_names(tmp_path, FORGED)
     assert {a.name: a.host for a in addresses(forged)}["rpi05"] == ATTACKER
     planned = looked(tmp_path / "nodes", forged)
@@ -112,7 +118,7 @@ def test_a_relay_to_the_node_is_not_its_address(tmp_path: Path) -> None:
     """It passes on the node's own key, and the node itself has another address."""
     forged = of_names(tmp_path, FORGED)
     own = {name: [host] for name, host in NAMES_BY_NODE.items()}
-    after = confirmed(forged, own)
+    after = with_confirmed_addresses(forged, own)
     assert after.unproven == {"rpi05"}
     assert ATTACKER not in texts(after)
 
@@ -123,11 +129,13 @@ NAMES_BY_NODE = {name.removesuffix(".local"): host for name, host in NAMES.items
 def test_a_new_address_of_a_name_is_said_and_kept(tmp_path: Path) -> None:
     proven = ProvenAddresses(tmp_path / "known_hosts")
     own = {name: [host] for name, host in NAMES_BY_NODE.items()}
-    proven.keep(confirmed(of_names(tmp_path, NAMES), own), own)
+    proven.keep(with_confirmed_addresses(of_names(tmp_path, NAMES), own), own)
     moved = of_names(tmp_path, NAMES | {"rpi05.local": "192.168.1.99"})
     assert moved.hosts["rpi05"] == "192.168.1.20"
-    after = confirmed(moved, own | {"rpi05": ["192.168.1.99"]})
-    assert "rpi05: rpi05.local is 192.168.1.99 now, it was 192.168.1.20" in said(moved, after, own)
+    after = with_confirmed_addresses(moved, own | {"rpi05": ["192.168.1.99"]})
+    assert "rpi05: rpi05.local is 192.168.1.99 now, it was 192.168.1.20" in address_lines(
+        moved, after, own
+    )
     proven.keep(after, own)
     again = of_names(tmp_path, {})
     assert again.hosts["rpi05"] == "192.168.1.99"
@@ -148,10 +156,12 @@ def test_an_answer_that_is_no_node_s_address_is_the_trouble_of_its_node(
     assert "rpi05" not in inventory.present
     assert inventory.hosts["rpi05"] == "rpi05.local"
     own = {name: [host] for name, host in NAMES_BY_NODE.items() if name in inventory.present}
-    assert "rpi05.local" not in texts(confirmed(inventory, own))
+    assert "rpi05.local" not in texts(with_confirmed_addresses(inventory, own))
     with pytest.raises(ClusterError, match=r"rpi11\.local was never proven"):
         as_overrides(inventory)
-    (at,) = [one for one in as_overrides(confirmed(inventory, own)) if "rpi05" in one]
+    (at,) = [
+        one for one in as_overrides(with_confirmed_addresses(inventory, own)) if "rpi05" in one
+    ]
     assert at == "nodes.rpi05.address=198.18.0.5"
 
 
@@ -173,10 +183,10 @@ def test_a_literal_address_counts_once_its_key_is_pinned(tmp_path: Path) -> None
     lines = [f"{host} ssh-ed25519 AAAA" for host in hosts[:8]]
     lines += [f"[{host}]:2200 ssh-ed25519 AAAA" for host in hosts[8:]]
     (tmp_path / "known_hosts").write_text("\n".join(lines) + "\n")
-    found = resolved(opened, ProvenAddresses(tmp_path / "known_hosts"), machine)
+    found = with_resolved_addresses(opened, ProvenAddresses(tmp_path / "known_hosts"), machine)
     assert found.unproven == {"rpi05"}
     assert "192.168.1.20" not in texts(found)
-    assert confirmed(found, {"rpi05": ["192.168.1.20"]}).unproven == frozenset()
+    assert with_confirmed_addresses(found, {"rpi05": ["192.168.1.20"]}).unproven == frozenset()
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 from core.control.own_state import state_of
 from core.ground.children import Child
-from deploy.cluster.way import Way
+from deploy.cluster.refusals import Way
 from deploy.commands import opening
 from deploy.commands.action import end_as_the_job_did
 from deploy.commands.registry import COMMANDS

@@ -7,10 +7,9 @@ import yaml
 
 from core.ground.errors import UsageError
 from core.inventory import Task
-from deploy.cluster.selection import select
-from deploy.commands.flags import with_overrides
+from deploy.cluster.services import select
+from deploy.commands.flags import real_number, whole_number, with_overrides
 from deploy.commands.jobs import CvFlags, TrainFlags, run_flags
-from deploy.commands.values import real_number, whole_number
 from deploy.terminal.console import duration
 from tests.deploy.tables import Tables
 

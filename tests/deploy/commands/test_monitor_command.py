@@ -11,7 +11,7 @@ import pytest
 
 from core.control.own_state import make_private, state_of
 from core.ground.errors import ClusterError
-from deploy.monitor import local_prometheus
+from deploy.monitor import files as monitor_files
 from tests.core.inventory.cases import THREE_NODES, read
 from tests.deploy.monitor.watched import monitored, with_programs
 from tests.deploy.playing import eventually, gone
@@ -51,7 +51,7 @@ def test_a_taken_port_is_one_line(
     fab: Fab, inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", with_programs()["PATH"])
-    monkeypatch.setattr(local_prometheus, "refuse_root", lambda: None)
+    monkeypatch.setattr(monitor_files, "refuse_root", lambda: None)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         fab(f"deploy monitor --inventory mine.yaml --set monitor.port={port}").refuses(
@@ -88,9 +88,9 @@ def test_it_answers_on_loopback_who_knows_the_password_and_ends_with_ctrl_c(
 
 
 def test_root_starts_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("deploy.monitor.local_prometheus.os.geteuid", lambda: 0)
+    monkeypatch.setattr("deploy.monitor.files.os.geteuid", lambda: 0)
     with pytest.raises(ClusterError, match=r"^root starts no Prometheus: .* ordinary account"):
-        local_prometheus.run(read(THREE_NODES), tmp_path / "monitor", lambda line: None)
+        monitor_files.run_prometheus(read(THREE_NODES), tmp_path / "monitor", lambda line: None)
     assert not (tmp_path / "monitor").exists()
 
 
@@ -115,7 +115,7 @@ def test_a_configuration_that_prometheus_does_not_take_is_one_line(
 ) -> None:
     """Somebody's broken rules in the folder: it ends before it is ready."""
     monkeypatch.setenv("PATH", with_programs()["PATH"])
-    monkeypatch.setattr(local_prometheus, "refuse_root", lambda: None)
+    monkeypatch.setattr(monitor_files, "refuse_root", lambda: None)
     rules = state_of(inventory, "mine") / "monitor/rules"
     make_private(rules)
     (rules / "mine.yml").write_text("groups: [}")

@@ -16,7 +16,7 @@ from deploy.converge.deployment import PlanRunner
 from deploy.converge.publication import PublishedData
 from deploy.converge.recap import Rollback, UnfinishedRollback
 from deploy.jobs.attached_job import SubmittedJobs
-from deploy.jobs.node_job.records import JobRecord, JobState
+from deploy.jobs.records import JobRecord, JobState
 from tests.deploy.over_ssh.sshd import Sshd
 from tests.deploy.played_nodes import KINDS, PlayedNodes
 from tests.deploy.tables import Tables

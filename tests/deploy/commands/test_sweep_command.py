@@ -11,7 +11,7 @@ import pytest
 from core.inventory.schema import THIS_MACHINE
 from core.inventory.templates import local_inventory
 from deploy.commands import apps
-from deploy.forecast import measured_run as measured
+from deploy.forecast import measurements as measured
 from deploy.forecast.sweep import MeasuredRun
 from tests.deploy.typed import Fab, Outcome
 

@@ -10,9 +10,9 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from core.ground.errors import UsageError
-from deploy.commands.completion import SHELLS, script, variable
 from deploy.commands.registry import COMMANDS
 from deploy.commands.tree import ActionCommand, Tree, calls
+from deploy.commands.ungrouped import SHELLS, completion_script, completion_variable
 from deploy.common.project import ROOT
 from tests.deploy.tables import Tables
 from tests.deploy.typed import PROGRAM
@@ -105,7 +105,7 @@ def test_a_shell_completes(
 ) -> None:
     asking = ASKING[shell].format(line=line)
     path = tmp_path / "asking"
-    path.write_text(f"{BEFORE.get(shell, '')}\n{script(shell, 'fab')}\n{asking}")
+    path.write_text(f"{BEFORE.get(shell, '')}\n{completion_script(shell, 'fab')}\n{asking}")
     done = ran(needs.tool(shell), path, folder=tmp_path, environment=programs)
     assert word in [row.partition("\t")[0] for row in done.stdout.splitlines()], done.stderr
 
@@ -114,7 +114,7 @@ def test_a_shell_completes(
 def test_a_line_that_is_wrong_or_unfinished_is_completed(
     line: str, incomplete: str, found: list[str]
 ) -> None:
-    asked = ShellComplete(Tree(), {}, "fab", variable("fab"))
+    asked = ShellComplete(Tree(), {}, "fab", completion_variable("fab"))
     items = asked.get_completions(line.split(), incomplete)
     assert sorted(item.value for item in items) == found
 

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from jinja2 import UndefinedError
 
-from deploy.common.texts import Inline, filled
+from deploy.common.command_line import Inline, filled
 from deploy.release.scripts import script
 
 NASTY = "a b'c\"d $(touch /x) `y`; z\n"

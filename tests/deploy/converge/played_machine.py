@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from deploy.cluster.connector import Connector, Following, Kept
+from deploy.cluster.connector import BoundedOutput, Connector, Following
 from deploy.common.project import ROOT
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.subject import PublishedFile
@@ -127,8 +127,8 @@ class PlayedMachine(Connector):
         words: list[str],
         stdin: bytes,
         deadline_seconds: float,
-        kept: Kept,
-        said: Kept,
+        kept: BoundedOutput,
+        said: BoundedOutput,
     ) -> int | None:
         if words[:2] == ["sh", "-s"]:
             stdin = self.node.here(stdin.decode()).encode()

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from core.ground.errors import ClusterError
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Local
 from deploy.converge import survey
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.survey import fact_script, machine_facts, read_facts

@@ -1,7 +1,7 @@
 from typing import Any
 
 from deploy.converge.check import Finding
-from deploy.terminal.findings import grouped, name_nodes
+from deploy.terminal.deployments import grouped, name_nodes
 from tests.deploy.converge.tables import rows
 
 NODES = [f"rpi{number:02d}" for number in range(1, 17)]

@@ -6,7 +6,7 @@ import pytest
 
 from core.ground.errors import ClusterError
 from deploy.cluster.connector import CommandResult
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Local
 from deploy.common.command_line import Words, quoted
 from deploy.converge.machine_facts import Questions
 from deploy.converge.survey import machine_facts

@@ -10,8 +10,7 @@ import pytest
 
 from core.ground.errors import ClusterError, UsageError
 from core.inventory import load
-from deploy.cluster.fleet import Fleet
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Fleet, Local
 from deploy.converge import code as of_nodes
 from deploy.converge.code import NodeExtras
 from deploy.release import extras

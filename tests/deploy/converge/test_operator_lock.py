@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from core.ground.errors import ClusterError
-from deploy.cluster.fleet import Fleet
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Fleet, Local
 from deploy.converge import coordinator
 from deploy.converge.coordinator import only_operator
 

@@ -10,8 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from deploy.cluster.fleet import Fleet
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Fleet, Local
 from deploy.converge.deployment import Desired, PlanRunner, plan
 from deploy.converge.recap import Recap
 from deploy.converge.resources import until_it_listens

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.ground.errors import ClusterError
-from deploy.cluster.tunnel_keys import IN_CLEAR, TunnelKeys
+from deploy.cluster.login import IN_CLEAR, TunnelKeys
 from deploy.converge.deployment import plan
 from deploy.converge.desired import Machines, examine
 from deploy.converge.machine_facts import MachineFacts, estimate

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.ground.errors import ClusterError, UsageError
-from deploy.forecast import measured_step as check
+from deploy.forecast import measurements as check
 
 
 @pytest.fixture

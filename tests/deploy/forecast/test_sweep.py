@@ -11,8 +11,8 @@ from core.inventory.schema import THIS_MACHINE
 from core.inventory.templates import local_inventory
 from deploy.commands.sweeps import evenly
 from deploy.converge.machine_facts import alone
-from deploy.forecast import measured_run as measured
-from deploy.forecast.measured_run import measured_run
+from deploy.forecast import measurements as measured
+from deploy.forecast.measurements import measured_run
 from deploy.forecast.sweep import MeasuredRun, as_json, forecast_of, lines, needs_of
 
 GIGABYTE = 1 << 30

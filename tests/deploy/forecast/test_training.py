@@ -14,7 +14,6 @@ from core.inventory.loading import loads
 from core.inventory.schema import THIS_MACHINE
 from core.inventory.templates import local_inventory
 from deploy.cluster.fleet import Fleet
-from deploy.forecast.nodes import memory_of_nodes
 from deploy.forecast.training import (
     CALL_SECONDS,
     COORDINATOR_BYTES,
@@ -26,6 +25,7 @@ from deploy.forecast.training import (
     forecast,
     forecast_json,
     lines,
+    memory_of_nodes,
     role_memory,
     speed_of,
     traffic_of,

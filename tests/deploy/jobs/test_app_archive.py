@@ -9,8 +9,8 @@ import pytest
 
 from cluster.apps.files import AppFiles, files_of_app
 from core.ground.errors import ClusterError, UsageError
-from deploy.jobs import app_archive
-from deploy.jobs.app_archive import pack, unpack
+from deploy.jobs import request as archives
+from deploy.jobs.request import pack_app, unpack_app
 from tests.deploy.jobs.archives import entry, packed
 from tests.deploy.tables import Tables
 
@@ -37,19 +37,19 @@ def arrive(tmp_path: Path, content: bytes) -> tuple[Path, Path]:
 
 
 def test_what_arrives_is_what_was_sent(app: AppFiles, tmp_path: Path) -> None:
-    archive, folder = arrive(tmp_path, pack(app))
-    unpack(archive, app.digest, folder)
+    archive, folder = arrive(tmp_path, pack_app(app))
+    unpack_app(archive, app.digest, folder)
     found = files_of_app(folder)
     assert found.digest == app.digest
     assert [file.name for file in found.files] == [file.name for file in app.files]
     assert [path.name for path in folder.parent.iterdir()] == ["app"]
-    assert pack(found) == pack(app)
+    assert pack_app(found) == pack_app(app)
 
 
 def test_an_app_that_changes_on_the_way_out_is_not_sent(app: AppFiles) -> None:
     (app.source / "app.py").write_text("other = 1\n")
     with pytest.raises(UsageError, match="has changed while the app was read"):
-        pack(app)
+        pack_app(app)
 
 
 def holding(*names: str, **more: object) -> Callable[[bytes], bytes]:
@@ -79,30 +79,30 @@ DAMAGED: dict[str, Callable[[bytes], bytes]] = {
 def test_what_is_damaged_is_one_line_and_leaves_no_folder(
     app: AppFiles, tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:
-    archive, folder = arrive(tmp_path, damage(pack(app)))
+    archive, folder = arrive(tmp_path, damage(pack_app(app)))
     with pytest.raises(
         ClusterError,
         match=r"^[^\n]*app\.tar: the app cannot be unpacked: [^\n]*submit the job again[^\n]*$",
     ):
-        unpack(archive, app.digest, folder)
+        unpack_app(archive, app.digest, folder)
     assert [path.name for path in folder.parent.iterdir()] == ["app.tar"]
     assert not Path("/tmp/pscluster-app.py").exists()
 
 
 def test_a_link_in_place_of_the_archive_is_not_followed(app: AppFiles, tmp_path: Path) -> None:
     archive, folder = arrive(tmp_path, b"")
-    (tmp_path / "real.tar").write_bytes(pack(app))
+    (tmp_path / "real.tar").write_bytes(pack_app(app))
     archive.unlink()
     archive.symlink_to(tmp_path / "real.tar")
     with pytest.raises(ClusterError, match="cannot be unpacked"):
-        unpack(archive, app.digest, folder)
+        unpack_app(archive, app.digest, folder)
 
 
 @rows("limit", "value")
 def test_more_than_an_app_has_is_refused(
     app: AppFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    archive, folder = arrive(tmp_path, pack(app))
-    monkeypatch.setattr(app_archive, limit, value)
+    archive, folder = arrive(tmp_path, pack_app(app))
+    monkeypatch.setattr(archives, limit, value)
     with pytest.raises(ClusterError, match=r"at most|more than"):
-        unpack(archive, app.digest, folder)
+        unpack_app(archive, app.digest, folder)

@@ -15,10 +15,9 @@ from cluster.programs.program import ProgramRequest
 from core.ground.errors import ClusterError, UsageError
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
-from deploy.cluster.cluster import local, over_ssh
+from deploy.cluster.cluster import local_cluster, over_ssh
 from deploy.cluster.connector import NodeUnreachableError
-from deploy.cluster.fleet import Fleet
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Fleet, Local
 from deploy.jobs import attached_job
 from deploy.jobs.apps import (
     NO_APP,
@@ -27,9 +26,9 @@ from deploy.jobs.apps import (
     reads_its_data,
     refuse_missing_data,
 )
-from deploy.jobs.program_runners import program_tasks
 from deploy.jobs.request import JobRequest
 from deploy.jobs.services import ForegroundJobs
+from deploy.jobs.sweeps import program_tasks
 from deploy.supervisor.services import Supervised
 from tests.cluster.apps.trees import write_app
 from tests.deploy.job_node import JobNode
@@ -75,7 +74,7 @@ def test_the_files_are_there_while_the_job_runs_and_gone_after_it(node: JobNode,
     words = node.asked()
     assert words[words.index(f"jobs.train.app={json.dumps(str(folder.app))}") - 1] == "--set"
     assert words[-2:] == ["--environment", KEY]
-    assert JobRequest.read(folder.request).app == files_of_app(app).digest
+    assert JobRequest.from_file(folder.request).app == files_of_app(app).digest
     jobs.cancel(name)
     assert not folder.app.exists()
     assert folder.state.exists()
@@ -84,7 +83,7 @@ def test_the_files_are_there_while_the_job_runs_and_gone_after_it(node: JobNode,
 def test_a_damaged_archive_refuses_the_job_before_it_begins(
     node: JobNode, app: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deploy.jobs.node_jobs.pack", lambda app: b"no archive")
+    monkeypatch.setattr("deploy.jobs.node_jobs.pack_app", lambda app: b"no archive")
     node.play("0")
     said = r"rpi11: the job was not begun: .*the app cannot be unpacked"
     with pytest.raises(ClusterError, match=said):
@@ -183,7 +182,9 @@ def test_a_job_here_begins_with_the_environment_of_its_app(
     supervised = Supervised(inventory, ())
     coordinator = [sys.executable, "-c", NOTED, str(tmp_path / "words")]
     jobs = ForegroundJobs(
-        local(inventory, settings, supervised), lambda: supervised.restart_in_place(()), coordinator
+        local_cluster(inventory, settings, supervised),
+        lambda: supervised.restart_in_place(()),
+        coordinator,
     )
     assert jobs.run_job("train", ["--quiet"]) == 0
     assert " ".join(json.loads((tmp_path / "words").read_text())) == (

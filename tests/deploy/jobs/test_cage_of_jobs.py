@@ -9,7 +9,7 @@ import pytest
 
 from core.cage import landlock
 from deploy.common.project import environment_for_any_folder
-from deploy.jobs.node_job.records import JobsRoot, JobState, read_all
+from deploy.jobs.records import JobsRoot, JobState, read_all
 from deploy.jobs.request import JobRequest
 from tests.habits import needs
 from tests.ran import python
@@ -28,10 +28,10 @@ REFUSED = ["PermissionError"] * 5
 DRIVE = """
 import sys
 from pathlib import Path
-from deploy.jobs.node_job import cage
-from deploy.jobs.node_job.records import JobsRoot
-from deploy.jobs.node_job.run import run
-cage.TEMPORARY = ()  # the test's own folders are temporary ones
+from deploy.jobs import program_task
+from deploy.jobs.records import JobsRoot
+from deploy.jobs.node_job import run
+program_task.TEMPORARY = ()  # the test's own folders are temporary ones
 root = JobsRoot(Path(sys.argv[1]))
 sys.exit(run(root, sys.argv[2], sys.argv[3:-1], writes=[sys.argv[-1]]))
 """

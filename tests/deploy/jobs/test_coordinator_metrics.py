@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.ground.errors import ClusterError
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Local
 from deploy.jobs import services
 from deploy.jobs.services import coordinator_metrics
 from deploy.terminal.console import progress_line

@@ -11,9 +11,8 @@ from cluster.apps import files as app_files
 from cluster.apps.copy import FETCHED, keep, why_foreign
 from cluster.apps.files import files_of_app
 from core.ground.errors import ClusterError
-from deploy.jobs.node_job.records import JobRecord, JobState
-from deploy.jobs.submissions import Submission, kept
-from deploy.jobs.submissions import keep as keep_submission
+from deploy.jobs.records import JobRecord, JobState, Submission, read_submission
+from deploy.jobs.records import keep_submission as keep_submission
 from tests.deploy.job_node import JobNode
 from tests.deploy.tables import Tables
 
@@ -156,7 +155,7 @@ def test_a_submission_is_written_down_with_what_was_sent(node: JobNode, tmp_path
     node.play("0")
     files = files_of_app(app)
     name = node.jobs().submit("train", ["--resume", "runs/one", "--quiet"], app=files)
-    found = kept(node.inventory.cluster, "rpi11", name)
+    found = read_submission(node.inventory.cluster, "rpi11", name)
     assert found is not None
     assert (found.job, found.app, found.resumes, found.run) == ("train", files.digest, True, "one")
     assert app_files.is_own(files.digest)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.ground.errors import ClusterError
-from deploy.jobs.node_job.records import (
+from deploy.jobs.records import (
     MOST_BYTES,
     JobRecord,
     JobsRoot,

@@ -14,7 +14,7 @@ import pytest
 
 from core.ground.errors import ExitCode, UsageError
 from deploy.common.project import environment_for_any_folder
-from deploy.jobs.node_job.records import JobRecord, JobsRoot, JobState, is_job_id, read_all
+from deploy.jobs.records import JobRecord, JobsRoot, JobState, is_job_id, read_all
 from deploy.jobs.request import JobRequest
 from tests.deploy.played_roles import PlayedRole, played_roles
 from tests.deploy.playing import PATIENCE_SECONDS, eventually
@@ -175,13 +175,13 @@ def test_a_request_of_another_kind_is_refused(tmp_path: Path, content: bytes) ->
     (tmp_path / "request.json").write_bytes(content)
     said = r"request\.json: expected the request that `fab job` writes"
     with pytest.raises(UsageError, match=said):
-        JobRequest.read(tmp_path / "request.json")
+        JobRequest.from_file(tmp_path / "request.json")
 
 
 def test_it_imports_neither_tensorflow_nor_what_an_inventory_costs() -> None:
     heavy = ("tensorflow", "pydantic", "yaml", "psutil", "rich")
     program = (
-        f"import sys, deploy.jobs.node_job.__main__; print([name for name in {heavy} if name in"
+        f"import sys, deploy.jobs.node_job; print([name for name in {heavy} if name in"
         " sys.modules])"
     )
     assert python("-c", program).strip() == "[]"

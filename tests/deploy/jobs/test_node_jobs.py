@@ -12,7 +12,7 @@ from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.inventory import load
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.jobs import attached_job
-from deploy.jobs.node_job.records import JobState
+from deploy.jobs.records import JobState
 from deploy.jobs.request import request_of
 from tests.deploy.job_node import JobNode
 from tests.deploy.playing import eventually

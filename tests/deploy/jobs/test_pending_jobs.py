@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.jobs.node_job.records import JobRecord, JobState
+from deploy.jobs.records import JobRecord, JobState
 from deploy.jobs.services import PendingJobs, reusable
 
 

@@ -4,7 +4,7 @@ from types import MappingProxyType
 import pytest
 
 from core.ground.errors import ClusterError
-from deploy.jobs.node_job.role_restart import (
+from deploy.jobs.role_restart import (
     RestartPatience,
     RestartStep,
     Verdict,

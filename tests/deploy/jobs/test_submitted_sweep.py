@@ -13,10 +13,10 @@ from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.inventory import load
 from deploy.cluster.connector import Connector
 from deploy.cluster.places import NodePlaces
-from deploy.jobs import attached_job, program_runners
+from deploy.jobs import attached_job, sweeps
 from deploy.jobs.apps import app_of_job
-from deploy.jobs.node_job.program_task import MEMBERS, TASK, ProgramTask
-from deploy.jobs.node_job.records import JobFolder
+from deploy.jobs.program_task import MEMBERS, TASK, ProgramTask
+from deploy.jobs.records import JobFolder
 from deploy.jobs.request import SWEEP, JobRequest
 from deploy.jobs.sweeps import (
     SweepRequest,
@@ -62,7 +62,7 @@ class Runners(list[tuple[ProgramTask, Mapping[str, bytes]]]):
 @pytest.fixture
 def runners(monkeypatch: pytest.MonkeyPatch) -> Runners:
     made = Runners()
-    monkeypatch.setattr(program_runners, "start_runner", made.start)
+    monkeypatch.setattr(sweeps, "start_runner", made.start)
     return made
 
 
@@ -85,7 +85,7 @@ def done(
 
 def test_the_driver_gets_the_file_and_each_worker_a_runner(node: JobNode, runners: Runners) -> None:
     folder = done(node, order_of(node), flags=["--quiet"])
-    request = JobRequest.read(folder.request)
+    request = JobRequest.from_file(folder.request)
     assert (request.job, request.roles) == ("sweep", {})
     words = node.asked()
     assert words[0] == "sweep"
@@ -97,7 +97,7 @@ def test_the_driver_gets_the_file_and_each_worker_a_runner(node: JobNode, runner
     assert task.lead.endswith(f":{node.inventory.ports.programs}")
     for name, content in files.items():
         (node.folder / f"runner-{name}").write_bytes(content)
-    assert ProgramTask.read(node.folder / f"runner-{TASK}") == task
+    assert ProgramTask.from_file(node.folder / f"runner-{TASK}") == task
     assert load(node.folder / "runner-inventory.yaml").cluster == node.inventory.cluster
 
 
@@ -111,7 +111,7 @@ def test_an_app_goes_to_the_driver_and_its_packages_to_the_nodes(
     made = app_of_job(usual, "train", [], lambda path: "")
     folder = done(node, order_of(node), made, {"rpi11": KEY}, settings=setting)
     assert made.files is not None
-    assert JobRequest.read(folder.request).app == made.files.digest
+    assert JobRequest.from_file(folder.request).app == made.files.digest
     assert f'jobs.train.app="{folder.app}"' in node.asked()
     assert [task.environment for task, _ in runners] == [KEY]
 
@@ -126,7 +126,7 @@ def test_a_sweep_without_a_node_is_cancelled(
     def refused(of: Connector, *_: object) -> None:
         raise ClusterError(f"{of.name}: no program can be started: the disk is full")
 
-    monkeypatch.setattr(program_runners, "start_runner", refused)
+    monkeypatch.setattr(sweeps, "start_runner", refused)
     node.play("waits")
     with pytest.raises(ClusterError, match=r"the disk is full\njob .*-sweep was cancelled"):
         begin_on_workers(node.jobs(), OneNode(node), order_of(node), [])  # type: ignore[arg-type]

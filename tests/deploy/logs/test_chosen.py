@@ -4,7 +4,7 @@ import pytest
 
 from core.ground.errors import UsageError
 from deploy.cluster.services import LogPlace
-from deploy.logs.log_reader import chosen
+from deploy.logs import chosen_places
 from tests.core.inventory.cases import edited, machine, read
 from tests.deploy.tables import Tables
 
@@ -32,7 +32,7 @@ def chosen_by(flags: str) -> list[LogPlace]:
     words = flags.split()
     given = list(zip(words[::2], words[1::2], strict=True))
     roles, nodes = ([value for flag, value in given if flag == of] for of in ("--role", "--node"))
-    return chosen(ALL, TASKS, roles, nodes)
+    return chosen_places(ALL, TASKS, roles, nodes)
 
 
 @rows("flags", "found")

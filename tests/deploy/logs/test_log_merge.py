@@ -13,21 +13,27 @@ from core.control.own_state import make_private, state_of
 from core.ground.errors import UsageError
 from core.inventory.templates import local_inventory
 from core.logs.lines import Speaker, formatter, utc
-from deploy.cluster.fleet import Fleet
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Fleet, Local
 from deploy.cluster.services import LogPlace
-from deploy.commands.values import seconds_of
-from deploy.logs.log_merge import (
+from deploy.commands.flags import seconds_of
+from deploy.logs import (
+    ClusterLogs,
+    Interleaver,
+    LogDisplay,
+    LogQuery,
+    in_order,
+    not_before,
+    readable,
+)
+from deploy.logs.sources import (
     DatedLog,
     Entry,
-    Interleaver,
-    Shown,
-    in_order,
-    readable,
+    FileLog,
+    Place,
+    log_of_latest_run,
+    log_of_run,
     with_beginning,
 )
-from deploy.logs.log_reader import ClusterLogs, LogQuery, not_before
-from deploy.logs.sources import FileLog, Place, log_of_latest_run, log_of_run
 from tests.deploy.logs.files import write
 from tests.deploy.tables import Tables
 from tests.deploy.typed import Fab
@@ -53,7 +59,7 @@ def test_lines_of_several_logs_stand_in_the_order_of_their_times() -> None:
         worker.date("Traceback", AT),
         worker.date(line(1.5, "worker:0", "second"), AT),
     ]
-    assert [Shown(8).render(entry).partition(" ")[2] for entry in in_order(entries)] == [
+    assert [LogDisplay(8).render(entry).partition(" ")[2] for entry in in_order(entries)] == [
         "worker:0 | Traceback",
         "ps:0     | first",
         "ps:0     |     more of it",
@@ -72,7 +78,7 @@ def test_the_lines_of_one_run_with_what_belongs_to_them() -> None:
         line(3, "worker:0", "stopped by SIGTERM"),
         "    and more",
     ]
-    wanted = [Shown(8, RUN).wants(worker.date(text, AT)) for text in texts]
+    wanted = [LogDisplay(8, RUN).wants(worker.date(text, AT)) for text in texts]
     assert wanted == [False, True, True, True, False, False]
 
 
@@ -81,13 +87,13 @@ def test_json_is_shown_readably() -> None:
     made = formatter("json", Speaker("ps:0")).format(record)
     assert readable(made) == "WARNING a\nb"
     assert readable("{ not json") == "{ not json"
-    assert Shown(4).render(DatedLog("ps:0").date(made, AT)).count("| ") == 2
+    assert LogDisplay(4).render(DatedLog("ps:0").date(made, AT)).count("| ") == 2
 
 
 def shown_times(entry: Entry) -> tuple[str, str]:
     """The second that people and that programs are shown."""
-    shown = json.loads(Shown(4, for_programs=True).render(entry))
-    return Shown(4).render(entry).split()[0][-6:], shown["time"]
+    shown = json.loads(LogDisplay(4, for_programs=True).render(entry))
+    return LogDisplay(4).render(entry).split()[0][-6:], shown["time"]
 
 
 def test_the_milliseconds_shown_are_those_that_were_written() -> None:
@@ -136,7 +142,7 @@ def test_what_comes_late_still_finds_its_place() -> None:
         waiting.put(Entry(seconds, "", str(seconds), "", None), now)
 
     def taken(now: float) -> list[float]:
-        return [one.seconds for one in waiting.take(now)]
+        return [one.seconds for one in waiting.take_due(now)]
 
     put(10.0, now=1.0)
     assert taken(now=1.2) == []
@@ -248,4 +254,4 @@ def test_a_log_that_cannot_be_followed_is_a_line_of_the_run(
     assert entry.text.startswith(
         "here: cannot follow one of its logs any more, the command ended with 3; "
     )
-    assert Shown(8, RUN).wants(entry)
+    assert LogDisplay(8, RUN).wants(entry)

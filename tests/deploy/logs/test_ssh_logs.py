@@ -10,8 +10,7 @@ import pytest
 
 from deploy.cluster.places import NodePlaces
 from deploy.converge.systemd import Systemd
-from deploy.logs import sources
-from deploy.logs.log_reader import ClusterLogs
+from deploy.logs import ClusterLogs, sources
 from deploy.logs.sources import FileLog, Journal
 from tests.deploy.logs.files import Journals, write
 from tests.deploy.typed import Fab, Outcome

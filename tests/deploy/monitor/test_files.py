@@ -10,8 +10,14 @@ import yaml
 from core.ground.errors import ClusterError
 from core.inventory import load
 from deploy.common.project import ROOT
-from deploy.monitor import local_prometheus
-from deploy.monitor.files import all_files, prometheus_files, url, write
+from deploy.monitor.files import (
+    all_files,
+    find_prometheus,
+    prometheus_command,
+    prometheus_files,
+    url,
+    write,
+)
 from tests.core.inventory.cases import edited, machine, read
 from tests.deploy.converge.pi import thesis
 from tests.deploy.tables import Tables
@@ -94,7 +100,7 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 def test_the_local_prometheus_listens_on_loopback_alone() -> None:
     file = ROOT / "inventories/local.yaml"
     local = load(file, ["monitor.retention_days=2"], check_interfaces=False)
-    words = local_prometheus.command(Path("/usr/bin/prometheus"), local)
+    words = prometheus_command(Path("/usr/bin/prometheus"), local)
     assert {
         "--web.listen-address=127.0.0.1:9090",
         "--web.config.file=web.yml",
@@ -106,6 +112,6 @@ def test_the_local_prometheus_listens_on_loopback_alone() -> None:
 def test_without_the_program_the_line_says_what_to_do(tmp_path: Path) -> None:
     fetched = tmp_path / "prometheus"
     with pytest.raises(ClusterError, match=r"^[^\n]*no `prometheus`[^\n]*--out DIR[^\n]*$"):
-        local_prometheus.find_prometheus(search=str(tmp_path), fetched=fetched)
+        find_prometheus(search=str(tmp_path), fetched=fetched)
     fetched.touch()
-    assert local_prometheus.find_prometheus(search=str(tmp_path), fetched=fetched).exists()
+    assert find_prometheus(search=str(tmp_path), fetched=fetched).exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.login import PinnedKeys
-from deploy.cluster.shown_key import ask_for_key
+from deploy.cluster.refusals import ask_for_key
 from deploy.common.command_line import shell
 from tests.deploy.over_ssh.sshd import Sshd
 

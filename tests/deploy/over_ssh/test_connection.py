@@ -6,7 +6,7 @@ import pytest
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.cluster.login import PinnedKeys
-from deploy.cluster.shown_key import ask_for_key
+from deploy.cluster.refusals import ask_for_key
 from deploy.common.command_line import shell
 from tests.deploy.over_ssh.nodes import session_of, trusting
 from tests.deploy.over_ssh.sshd import Sshd, new_key, running_sshd

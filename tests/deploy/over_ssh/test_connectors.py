@@ -15,14 +15,14 @@ from core.ground.errors import ClusterError
 from deploy.cluster import connector
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.connector import (
+    BoundedOutput,
     Connector,
-    Kept,
     NodeDeadlineError,
     NodeOutputError,
     NodeUnreachableError,
     NotKeptError,
 )
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Local
 from deploy.common.command_line import quoted, shell
 from tests.deploy.over_ssh.nodes import trusting
 from tests.deploy.over_ssh.sshd import Sshd
@@ -122,7 +122,7 @@ def test_hanging_up_ends_a_call_under_way_and_every_later_one(node: Connector) -
 
 @given(st.lists(st.binary(max_size=50)), st.integers(2, 100))
 def test_the_beginning_and_the_end_stay(pieces: list[bytes], most_bytes: int) -> None:
-    kept = Kept(most_bytes)
+    kept = BoundedOutput(most_bytes)
     whole = b"".join(pieces)
     for piece in pieces:
         kept.add(piece)
@@ -135,7 +135,7 @@ def test_the_beginning_and_the_end_stay(pieces: list[bytes], most_bytes: int) ->
 
 def test_a_file_takes_all_or_the_command_is_ended(node: Connector) -> None:
     into = io.BytesIO()
-    kept = Kept(10, into)
+    kept = BoundedOutput(10, into)
     kept.add(b"12345")
     kept.add(b"67890")
     assert (into.getvalue(), kept.content()) == (b"1234567890", b"")

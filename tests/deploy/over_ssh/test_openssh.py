@@ -13,7 +13,7 @@ import pytest
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.cluster.login import PinnedKeys, SshAddress
-from deploy.cluster.shown_key import ask_for_key
+from deploy.cluster.refusals import ask_for_key
 from tests.deploy.over_ssh.sshd import Sshd
 from tests.deploy.tables import Tables
 from tests.deploy.three_nodes import THREE

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from core.inventory import Inventory
-from deploy.cluster.fleet import Fleet
-from deploy.cluster.local import Local
+from deploy.cluster.fleet import Fleet, Local
 from deploy.converge import reachability
 from deploy.converge.reachability import REFUSED, Unreached, found_unreached, needs_of, unreachable
 from deploy.render.network import firewall_mark

@@ -11,7 +11,7 @@ import yaml
 
 from core.ground.errors import UsageError
 from core.inventory.loading import loads
-from deploy.commands.render import RenderFlags, render
+from deploy.commands.machine_actions import RenderFlags, render
 from deploy.common.project import ROOT
 from deploy.render.kubernetes import INVENTORY, KUSTOMIZATION, NETWORK_POLICIES, manifests
 from deploy.render.kubernetes import SERVICE as SERVICE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.jobs.node_job.records import JobsRoot
+from deploy.jobs.records import JobsRoot
 from deploy.rooted.commands import drop_job, new_job
 from tests.deploy.release.wheels import names
 from tests.habits import needs

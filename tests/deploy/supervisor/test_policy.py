@@ -2,7 +2,7 @@ from typing import Any
 
 from core.ground.errors import ExitCode
 from core.ground.waiting import Backoff
-from deploy.supervisor.policy import History, RestartPolicy, RoleEnding
+from deploy.supervisor.processes import History, RestartPolicy, RoleEnding
 from tests.deploy.tables import Tables
 
 rows = Tables(__file__)

@@ -18,9 +18,9 @@ from core.ground.errors import ClusterError
 from core.ground.locks import held_by
 from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.project import OWNER
+from deploy.supervisor.__main__ import open_owner
 from deploy.supervisor.control import NobodyListensError
-from deploy.supervisor.owner import open_owner
-from deploy.supervisor.policy import RestartPolicy
+from deploy.supervisor.processes import RestartPolicy
 from tests.deploy.playing import PATIENCE_SECONDS, PlayedCluster, eventually, gone
 from tests.deploy.tables import Tables
 

@@ -1,9 +1,17 @@
-"""A person's program on a worker's node: what its runner has to know, and its life as a unit."""
+"""A person's program on a worker's node: its files, its task, its cage and its life as a unit.
 
+The cage holds every job: it runs code of an app, a program or a run, and reads what its account
+may. Landlock takes away other jobs' folders, and all processes but those that it starts; a filter
+takes away calls.
+"""
+
+import gzip
 import json
+import logging
 import os
+import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -11,17 +19,105 @@ from cluster.apps.environments import ON_NODES, hold, is_there, python_of
 from cluster.apps.files import digests_variable
 from cluster.programs.runner import RunnerTask
 from cluster.programs.runner import run as serve
-from core.ground.errors import ClusterError, ExitCode
+from core.cage.calls import JOB, WholeCage
+from core.cage.landlock import Cage, Rights, existing
+from core.ground.errors import ClusterError, ExitCode, UsageError
+from core.ground.parcel import tar_of
 from core.logs import say
 from core.server.process import notify
 from deploy.common.interrupts import interruptible
-from deploy.jobs.node_job.cage import cage_of
-from deploy.jobs.node_job.records import JobFolder
-from deploy.jobs.program_files import ARCHIVE, FOLDER
-from deploy.jobs.request import SCHEMA, content_of, unreadable
-from deploy.jobs.run_archive import unpack
+from deploy.jobs.records import JobFolder
+from deploy.jobs.request import SCHEMA, content_of, unpack_folder, unreadable
 
-NAME = "task"
+TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
+
+
+def cage_of(folder: Path, writes: Sequence[str]) -> Cage | None:
+    """Return the cage of a job in `folder`, which also writes these; None where `writes` is empty.
+
+    A mount that is made at its first use is made now. A line says what this kernel does not hold.
+    Raises OSError.
+    """
+    if not writes:
+        return None
+    mounted_paths = (os.path.join(path, ".") for path in writes)
+    cage = WholeCage(
+        Rights(
+            read=("/",), write=(folder, *existing(*mounted_paths, *TEMPORARY)), devices=("/dev",)
+        ),
+        JOB,
+    )
+    if cage.caged.level != logging.INFO:
+        say(f"{folder.name}: {cage.caged.line}", error=True)
+    return cage
+
+
+PROGRAM_ARCHIVE = "program.tar.gz"
+"""File in the job's folder on the node."""
+PROGRAM_FOLDER = "program"
+"""Folder in the archive, and in the job's folder."""
+MOST_FILES = 2000
+MOST_BYTES = 64 << 20
+_LEFT_OUT = frozenset({"__pycache__", "runs", "node_modules"})
+
+
+def packed_program(program: Path) -> bytes:
+    """Return the program's folder as a compressed archive of plain, visible files.
+
+    Hidden files, links, Python environments and `runs/` stay here. Raises UsageError beyond
+    MOST_FILES or MOST_BYTES and for a program that would stay here, ClusterError for a file that
+    cannot be read.
+    """
+    sizes: dict[Path, int] = {}
+    total = 0
+    for path, size in _program_files(program.parent):
+        sizes[path] = size
+        total += size
+        if len(sizes) > MOST_FILES or total > MOST_BYTES:
+            raise UsageError(
+                f"{program.parent}: the folder of a program goes to the node whole, and this one"
+                f" has more than {MOST_FILES} files or {MOST_BYTES >> 20} MiB: put {program.name}"
+                " and its modules into a folder of their own"
+            )
+    if program not in sizes:
+        raise UsageError(
+            f"{program}: hidden files and links stay here: name the program itself, by a plain name"
+        )
+    try:
+        tar = tar_of(
+            (
+                f"{PROGRAM_FOLDER}/{path.relative_to(program.parent)}",
+                path.read_bytes()[: sizes[path]],
+            )
+            for path in sorted(sizes)
+        )
+    except OSError as problem:
+        raise ClusterError(
+            f"{problem.filename or program}: cannot be read: {problem.strerror}"
+        ) from None
+    return gzip.compress(tar, mtime=0)  # the same files are the same bytes
+
+
+def _program_files(folder: Path) -> Iterator[tuple[Path, int]]:
+    for root, folders, names in os.walk(folder):
+        directory = Path(root)
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in _LEFT_OUT
+            and not (directory / name / "pyvenv.cfg").exists()
+        ]
+        for name in names:
+            try:
+                file_status = (directory / name).lstat()
+            except OSError:
+                continue
+            if stat.S_ISREG(file_status.st_mode) and not name.startswith("."):
+                yield directory / name, file_status.st_size
+
+
+TASK_JOB = "task"
 """The word for such a job in its id: `20261121T2230-task`. It is no job that `fab job list` shows.
 """
 TASK = "task.json"
@@ -54,7 +150,7 @@ class ProgramTask:
         return json.dumps({"schema": SCHEMA, **asdict(self)}).encode() + b"\n"
 
     @classmethod
-    def read(cls, path: Path) -> "ProgramTask":
+    def from_file(cls, path: Path) -> "ProgramTask":
         """Read what `to_bytes` wrote. Raises UsageError for anything else."""
         try:
             content = content_of(path)
@@ -80,7 +176,7 @@ def run_task(folder: JobFolder, writes: Sequence[str] = ()) -> int:
     """
     try:
         with interruptible():
-            task = ProgramTask.read(folder.path / TASK)
+            task = ProgramTask.from_file(folder.path / TASK)
             job_path = folder.path.resolve()
             is_member_module = task.program in MEMBERS
             if is_member_module:
@@ -89,7 +185,7 @@ def run_task(folder: JobFolder, writes: Sequence[str] = ()) -> int:
                 program = _program(job_path, task)
             host, _, port = task.lead.rpartition(":")
             if task.environment:
-                python = _held(task.environment)
+                python = _hold_environment(task.environment)
             elif is_member_module:
                 python = this_python()
             else:
@@ -126,11 +222,11 @@ def this_python() -> str:
 
 
 def _program(job_path: Path, task: ProgramTask) -> Path:
-    with (job_path / ARCHIVE).open("rb") as archive:
-        return unpack(archive, FOLDER, job_path) / Path(task.program).name
+    with (job_path / PROGRAM_ARCHIVE).open("rb") as archive:
+        return unpack_folder(archive, PROGRAM_FOLDER, job_path) / Path(task.program).name
 
 
-def _held(key: str) -> str:
+def _hold_environment(key: str) -> str:
     """The Python of the environment, which stays as long as this process. Raises ClusterError."""
     if not is_there(ON_NODES, key):
         raise ClusterError(

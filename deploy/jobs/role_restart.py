@@ -126,7 +126,7 @@ def _until_ready(
                 break
             time.sleep(_PAUSE_SECONDS)
     behind = "; ".join(
-        _words(name, role)
+        _describe(name, role)
         for name, role in restarting.items()
         if role.step is not RestartStep.READY
     )
@@ -179,7 +179,7 @@ def _request(
     return answer.status, answer.headers.get(PROCESS_HEADER.lower(), "")
 
 
-def _words(name: str, role: RestartingRole) -> str:
+def _describe(name: str, role: RestartingRole) -> str:
     description = f"{name} ({role.address}) {role.step}"
     if role.step is RestartStep.REFUSED:
         description += (

@@ -1,20 +1,24 @@
-"""Where jobs keep their files on the coordinator's node, and the record of each job.
+"""The record of each job on the coordinator's node, and here what this account submitted.
 
 The locks correct a record where the job's process died before it could write. Every field has a
-type and bounds: the service account writes records, and the operator reads them from a node.
+type and bounds: the service account writes records, and the operator reads them from a node, whose
+word on its own job proves nothing.
 """
 
 import json
 import os
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from core.control.own_state import OTHERWISE, make_private, user_state
 from core.ground.errors import ExitCode
-from core.ground.files import NO_LINK, atomic_write, parsed_json
+from core.ground.files import NO_LINK, atomic_write, parsed_json, read_json, write_refusal
 from core.ground.locks import held_by
 from deploy.cluster.places import ACCOUNT_HOME
 from deploy.rooted.jobs import JOB_ID, ORDER
@@ -182,7 +186,7 @@ def state_of(exit_code: int) -> JobState:
 
 def read_all(root: JobsRoot) -> list[JobRecord]:
     """Return every job, the oldest first; one that runs without the lock was interrupted."""
-    records = [_read(folder) for folder in root.all()]
+    records = [_read_record(folder) for folder in root.all()]
     # The lock comes last: a job that ends meanwhile releases it only after it wrote its end.
     holder = held_by(root.lock)
     return [
@@ -226,14 +230,14 @@ def _alive(record: JobRecord, holder: int | None, root: JobsRoot) -> bool:
 
 
 def _reread(folder: JobFolder) -> JobRecord:
-    record = _read(folder)
+    record = _read_record(folder)
     claims = record.state in (JobState.RUNNING, JobState.WAITING)
     if claims:
         return replace(record, state=JobState.INTERRUPTED)
     return record
 
 
-def _read(folder: JobFolder) -> JobRecord:
+def _read_record(folder: JobFolder) -> JobRecord:
     try:
         content = parsed_json(read_small(folder.state))
         # The id is the folder's name: only root makes those.
@@ -263,3 +267,78 @@ def _checked(name: str, value: Any) -> Any:
     if not good and (value is not None or name in _ALWAYS):
         raise ValueError(f"{name}: expected {what}, got {value!r:.60}")
     return value
+
+
+def records_listed(stdout: bytes) -> list[JobRecord]:
+    """Parse what `deploy.jobs.node_job --list` printed. Raises ValueError for anything else."""
+    content = parsed_json(stdout)
+    if not isinstance(content, dict) or not isinstance(content.get("jobs"), list):
+        raise ValueError("expected the report of jobs")
+    return [JobRecord.from_json(record) for record in content["jobs"]]
+
+
+MOST_SUBMISSIONS = 1000
+"""Submissions that stay, the latest ones."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job as it was submitted, at `begun`, seconds since the epoch by the clock of this machine.
+
+    `app` is the digest of its app, empty without one. `resumes`: it continues a run that exists,
+    the one named `run` or the newest there.
+    """
+
+    job: str
+    begun: float
+    app: str = ""
+    resumes: bool = False
+    run: str = ""
+
+    @classmethod
+    def of(cls, job: str, begun: float, app: str, flags: Sequence[str]) -> "Submission":
+        """Describe a job with these flags of `python -m cluster`."""
+        if "--resume" not in flags:
+            return cls(job, begun, app)
+        (run,) = flags[flags.index("--resume") + 1 :][:1] or ("",)
+        return cls(
+            job, begun, app, resumes=True, run="" if run.startswith("--") else Path(run).name
+        )
+
+
+def keep_submission(cluster: str, node: str, job_id: str, submission: Submission) -> None:
+    """Write it down. Raises ClusterError."""
+    path = _submission_path(cluster, node, job_id)
+    try:
+        make_private(path.parent)
+    except OSError as problem:
+        raise write_refusal(
+            path.parent, "the list of your jobs cannot be written", problem, OTHERWISE
+        ) from None
+    atomic_write(path, json.dumps(asdict(submission)).encode() + b"\n", OTHERWISE)
+    with suppress(OSError):
+        paths = sorted(path.parent.glob("*.json"), key=lambda entry: entry.stat().st_mtime_ns)
+        for old in paths[:-MOST_SUBMISSIONS]:
+            old.unlink()
+
+
+def read_submission(cluster: str, node: str, job_id: str) -> Submission | None:
+    """Return the submission of a job; None for one of another account, machine or version."""
+    path = _submission_path(cluster, node, job_id)
+    try:
+        if path.stat().st_uid != os.geteuid():
+            return None
+        content = read_json(path)
+        return Submission(
+            str(content["job"]),
+            float(content["begun"]),
+            str(content["app"]),
+            bool(content["resumes"]),
+            str(content["run"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _submission_path(cluster: str, node: str, job_id: str) -> Path:
+    return user_state() / "jobs" / f"{cluster}.{node}.{job_id}.json"

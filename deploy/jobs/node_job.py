@@ -1,6 +1,13 @@
-"""A submitted job from its request to its end; `state.json` follows every change."""
+"""`python -m deploy.jobs.node_job ID`, as `pscluster-job@ID.service`; `--list` lists all.
 
+A job on the coordinator's node from its request to its end, which systemd runs beyond the
+operator's connection; `state.json` follows every change.
+"""
+
+import argparse
 import json
+import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -13,17 +20,26 @@ from typing import NamedTuple
 from cluster.apps.files import digests_variable
 from cluster.programs.program import TOKEN_VARIABLE, ProgramRequest
 from core.cage.landlock import Cage
+from core.control.door import raise_limit
 from core.ground.errors import ClusterError, ExitCode
 from core.ground.locks import FileLock, LockHeldError
-from core.logs import say
+from core.logs import say, say_json
 from core.server.process import notify
 from deploy.common.command_line import settings
 from deploy.common.interrupts import interruptible
-from deploy.common.project import environment_for_any_folder
-from deploy.jobs.app_archive import unpack as unpack_app
+from deploy.common.project import environment_for_any_folder, module_command
 from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, announce, run_to_its_end
-from deploy.jobs.node_job.cage import cage_of
-from deploy.jobs.node_job.records import (
+from deploy.jobs.program_task import (
+    PROGRAM_ARCHIVE,
+    PROGRAM_FOLDER,
+    TASK,
+    cage_of,
+    run_task,
+    this_python,
+)
+from deploy.jobs.records import (
+    DEFAULT_ROOT,
+    ROOT_VARIABLE,
     JobFolder,
     JobRecord,
     JobsRoot,
@@ -34,10 +50,9 @@ from deploy.jobs.node_job.records import (
     run_folder,
     state_of,
 )
-from deploy.jobs.node_job.role_restart import restart_roles
-from deploy.jobs.program_files import ARCHIVE, FOLDER
-from deploy.jobs.request import RESUMABLE, SWEEP, JobRequest
-from deploy.jobs.run_archive import unpack
+from deploy.jobs.request import RESUMABLE, SWEEP, JobRequest, unpack_folder
+from deploy.jobs.request import unpack_app as unpack_app
+from deploy.jobs.role_restart import restart_roles
 
 _POLL_SECONDS = 1.0
 
@@ -72,7 +87,7 @@ def run(
                 f"{name}: expected a job that was submitted, found no {folder.request}: `fab job`"
                 " submits one"
             )
-        request = JobRequest.read(folder.request)
+        request = JobRequest.from_file(folder.request)
         with ExitStack() as resources:
             if request.app:
                 unpack_app(folder.app_archive, request.app, folder.app)
@@ -225,8 +240,8 @@ def _program(folder: JobFolder, text: str) -> str:
     Raises ClusterError.
     """
     request = ProgramRequest.of_text(text)
-    with (folder.path / ARCHIVE).open("rb") as archive:
-        unpacked = unpack(archive, FOLDER, folder.path)
+    with (folder.path / PROGRAM_ARCHIVE).open("rb") as archive:
+        unpacked = unpack_folder(archive, PROGRAM_FOLDER, folder.path)
     return replace(request, program=str(unpacked / Path(request.program).name)).to_text()
 
 
@@ -258,3 +273,73 @@ def _already_running(root: JobsRoot, pid: int | None) -> str:
         f"a job is running on this cluster already ({name}): wait for it, attach to it, or cancel"
         " it (`fab job`)"
     )
+
+
+_LOG = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the job and return its exit code, or print every job as JSON for `fab`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m deploy.jobs.node_job", description="Run a job that was submitted."
+    )
+    parser.add_argument(
+        "id", nargs="?", default="", help="of the job: the name of its folder in jobs/"
+    )
+    parser.add_argument("--list", action="store_true", help="list the jobs of this node instead")
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=Path(os.environ.get(ROOT_VARIABLE, DEFAULT_ROOT)),
+        help="folder that holds jobs/",
+    )
+    parser.add_argument(
+        "--writes",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="the job's process may change these, its folder and temporary ones alone (repeatable)",
+    )
+    options = parser.parse_args(arguments)
+    root = JobsRoot(options.root)
+    if options.list:
+        say_json({"schema": 1, "jobs": [record.to_json() for record in read_all(root)]})
+        return ExitCode.DONE
+    raise_limit()
+    _, *module_arguments = module_command("cluster")
+    if is_job_id(options.id):
+        try:
+            write_into(root.job(options.id))
+        except FileNotFoundError:
+            pass  # not submitted: `run` reports it to the journal
+        except OSError as problem:
+            say(
+                f"{options.id}: its log cannot be opened ({problem}): look at who made it",
+                error=True,
+            )
+            return ExitCode.FAILED
+    if is_job_id(options.id) and (root.job(options.id).path / TASK).is_file():
+        return run_task(root.job(options.id), options.writes)
+    return run(root, options.id, (this_python(), *module_arguments), writes=options.writes)
+
+
+def write_into(folder: JobFolder) -> None:
+    """Append the output of this process and its children to the job's log from now on.
+
+    Raises OSError.
+
+    The job opens the log itself: systemd would open it as root, through any link that the account
+    puts there.
+    """
+    descriptor = os.open(folder.output, _LOG, 0o640)
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+    finally:
+        os.close(descriptor)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

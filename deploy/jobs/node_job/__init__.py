@@ -1,1 +1,0 @@
-"""A job on the coordinator's node, which systemd runs beyond the operator's connection."""
