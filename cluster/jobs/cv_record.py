@@ -103,7 +103,7 @@ class CvRecord:
 
         Raises UsageError if the file is of other settings or damaged.
         """
-        key = json.loads(json.dumps(key))
+        key = parsed_json(json.dumps(key))
         if not path.exists():
             return cls(path, key, planned, [])
         try:

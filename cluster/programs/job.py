@@ -45,6 +45,7 @@ from cluster.programs.program import (
 )
 from core.ground.accounts import account_for_roles
 from core.ground.errors import ClusterError, ExitCode
+from core.ground.waiting import until
 from core.inventory import Task
 from core.inventory.templates import free_ports
 from core.logs import say
@@ -152,12 +153,12 @@ class ProgramRun(Job):
         before = of_all(roles, process_of)
         log.info("restarting the roles: the program has left its variables there")
         of_all(roles, restart)
-        end = time.monotonic() + CLEAR_SECONDS
-        while time.monotonic() < end:
-            now = of_all(roles, process_of)
-            if all(new and new != old for new, old in zip(now, before, strict=True)):
-                return
-            time.sleep(0.2)
+
+        def all_are_new() -> bool:
+            pairs = zip(of_all(roles, process_of), before, strict=True)
+            return all(new and new != old for new, old in pairs)
+
+        until(all_are_new, CLEAR_SECONDS, 0.2)
 
     def _leave(self, *, last: bool) -> None:
         """Hang up on the other nodes.

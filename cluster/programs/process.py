@@ -9,7 +9,6 @@ import ctypes
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from cluster.programs.program import MARK_VARIABLE
 from core.cage.landlock import Cage
 from core.ground.children import Child
 from core.ground.errors import ClusterError
+from core.ground.waiting import until
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
@@ -254,14 +254,15 @@ def marked(mark: str, proc: Path = Path("/proc")) -> list[int]:
 
 def end_marked(mark: str, patience_seconds: float = PATIENCE_SECONDS) -> int:
     """Kill every process with the mark and every orphan until none is left; return how many."""
-    end = time.monotonic() + patience_seconds
     killed = set[int]()
-    while pids := {*marked(mark), *living_orphans()}:
-        killed |= pids
+
+    def none_is_left() -> bool:
+        pids = {*marked(mark), *living_orphans()}
+        killed.update(pids)
         for pid in pids:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        if time.monotonic() > end:
-            break
-        time.sleep(_PAUSE_SECONDS)
+        return not pids
+
+    until(none_is_left, patience_seconds, _PAUSE_SECONDS)
     return len(killed)

@@ -31,6 +31,7 @@ from cluster.programs.program import environment_of, environment_of_ours
 from core.cage.landlock import Cage
 from core.control.client import same
 from core.ground.errors import ClusterError
+from core.ground.waiting import pause
 
 CONNECT_SECONDS = 180.0
 """Time to look for the lead: another attempt of a program begins within a minute."""
@@ -76,13 +77,13 @@ def run(task: RunnerTask, connect_seconds: float = CONNECT_SECONDS) -> None:
                 raise ClusterError(
                     f"{where}: expected the lead of the program, got {problem}: it has ended"
                 ) from None
-            time.sleep(_PAUSE_SECONDS)
+            pause(_PAUSE_SECONDS)
             continue
         with connection:
             if _LeadConnection(task, connection).serve():
                 return
         until = time.monotonic() + connect_seconds
-        time.sleep(_PAUSE_SECONDS)
+        pause(_PAUSE_SECONDS)
 
 
 def two_free(ports: Sequence[int], host: str = "") -> tuple[int, int]:

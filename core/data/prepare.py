@@ -36,7 +36,7 @@ from core.data.store import (
 )
 from core.data.windows import UnitsLook
 from core.ground.errors import DataError
-from core.ground.files import read_json
+from core.ground.files import parsed_json, read_json
 
 __all__ = ["Batch", "Data", "batches_of", "write_examples"]
 
@@ -233,7 +233,7 @@ def open_published(folder: Path, cutting: Cutting) -> Dataset:
 
 def _plain(value: Any) -> Any:
     """A setting as JSON has it."""
-    return json.loads(
+    return parsed_json(
         json.dumps(asdict(value) if is_dataclass(value) and not isinstance(value, type) else value)
     )
 

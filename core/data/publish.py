@@ -23,7 +23,7 @@ from core.data.prepare import prepare
 from core.data.source import PROJECT_ROOT, find_source
 from core.data.store import SHORT_KEY
 from core.ground.errors import DataError
-from core.ground.files import prepared_folder, user_cache
+from core.ground.files import parsed_json, prepared_folder, user_cache
 from core.logs import say, say_json
 
 
@@ -71,7 +71,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="matters to synthetic recordings only")
     parser.add_argument(
         "--options",
-        type=json.loads,
+        type=parsed_json,
         default={},
         help="a JSON object: other keys of jobs.train.data",
     )

@@ -32,6 +32,7 @@ from core.engine.runtime import Runtime, split
 from core.engine.workers import Joined, JoinFailed
 from core.ground.errors import ClusterError, ExitCode
 from core.ground.lazy import tf
+from core.ground.waiting import pause
 from core.server.sockets import refuses
 
 log = logging.getLogger(__name__)
@@ -167,7 +168,7 @@ def _problem(runtime: Runtime, task: int) -> str | None:
         except tf.errors.UnavailableError as problem:
             reason = first_line(problem)
             log.warning("ps:%d at %s fails us: %s", task, address, reason)
-            time.sleep(RETRY_SECONDS * (attempt < TRIES - 1))
+            pause(RETRY_SECONDS * (attempt < TRIES - 1))
         except tf.errors.OpError as problem:
             return f"it does not know us any more: {first_line(problem)}"
         else:

@@ -40,3 +40,8 @@ def until(
         if value or is_last:
             return value
         time.sleep(poll_seconds)
+
+
+def pause(seconds: float) -> None:
+    """Wait this long, in a loop whose end is none that `until` can ask for."""
+    time.sleep(seconds)

@@ -9,7 +9,6 @@ import hashlib
 import json
 import random
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from core.control.own_state import make_private
 from core.ground.errors import ClusterError, reason_of
 from core.ground.files import atomic_write, read_json, whole_file
+from core.ground.waiting import pause
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.cluster.openssh import ConfigurationError, Route, expanded, own_account, route_to
 
@@ -214,7 +214,7 @@ def until_not_busy(log_in: Callable[[], T]) -> T:
                 raise
             # Longer with each attempt, and not as long as the others who were dropped at the same
             # time.
-            time.sleep(random.uniform(0.2, 0.6) * (attempt + 1))
+            pause(random.uniform(0.2, 0.6) * (attempt + 1))
     raise AssertionError("the last attempt returns or raises")
 
 

@@ -12,7 +12,7 @@ from types import FrameType
 from core.cage.landlock import Cage
 from core.ground.children import Child
 from core.ground.errors import ClusterError, ExitCode
-from core.ground.waiting import Backoff
+from core.ground.waiting import Backoff, pause
 from core.logs import say
 from deploy.common.command_line import command, named, quoted
 from deploy.common.interrupts import handled, interruptible
@@ -221,7 +221,7 @@ def run_to_its_end(
                     if decision.reason:
                         job.announce_resume()
                     return ending.exit_code
-                time.sleep(decision.delay_seconds)
+                pause(decision.delay_seconds)
                 restart_roles()
                 restarts.append(time.monotonic())
                 run = job.run_to_resume

@@ -8,7 +8,6 @@ import argparse
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -23,6 +22,7 @@ from core.cage.landlock import Cage
 from core.control.door import raise_limit
 from core.ground.errors import ClusterError, ExitCode
 from core.ground.locks import FileLock, LockHeldError
+from core.ground.waiting import pause
 from core.logs import say, say_json
 from core.server.process import notify
 from deploy.common.command_line import settings
@@ -137,7 +137,7 @@ def _end_of(root: JobsRoot, name: str) -> JobState:
             )
         if states[0].ended:
             return states[0]
-        time.sleep(_POLL_SECONDS)
+        pause(_POLL_SECONDS)
 
 
 def _take_the_cluster(

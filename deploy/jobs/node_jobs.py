@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cluster.apps.files import AppFiles, own_digests, remember_digest
 from core.ground.errors import ClusterError, UsageError, reason_of
 from core.ground.parcel import room_on_disk
-from core.ground.waiting import Backoff
+from core.ground.waiting import Backoff, pause
 from core.logs import say
 from deploy.cluster.cluster import as_overrides
 from deploy.cluster.connector import (
@@ -237,7 +237,7 @@ class NodeJobs:
                 if not delays:
                     raise
                 on_trouble(str(error))
-                time.sleep(delays.pop(0))
+                pause(delays.pop(0))
 
     def cancel(self, name: str) -> JobRecord:
         """End the job, with its result so far if it writes that within 75 s; its record then."""

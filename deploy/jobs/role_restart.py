@@ -10,6 +10,7 @@ from core.control.client import NoAnswerError, ask, key_of
 from core.control.own_state import own_token
 from core.control.server import PROCESS_HEADER
 from core.ground.errors import ClusterError
+from core.ground.waiting import pause
 
 ANSWER_SECONDS = 3.0
 MOST_ANSWER_BYTES = 65_536
@@ -124,7 +125,7 @@ def _until_ready(
             )
             if verdict is not Verdict.WAIT:
                 break
-            time.sleep(_PAUSE_SECONDS)
+            pause(_PAUSE_SECONDS)
     behind = "; ".join(
         _describe(name, role)
         for name, role in restarting.items()

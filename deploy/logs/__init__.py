@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError
 from core.ground.files import parsed_json
+from core.ground.waiting import pause
 from core.logs import as_ascii, one_line, visible
 from core.logs.lines import LogLine, read_line, whole_milliseconds
 from deploy.cluster.connector import CommandResult, Connector
@@ -265,7 +266,7 @@ class ClusterLogs:
                     show(entry)
                 if not living:
                     return
-                time.sleep(POLL_SECONDS)
+                pause(POLL_SECONDS)
         finally:
             stop.set()
             for thread in threads:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError, UsageError
+from core.ground.waiting import pause
 from core.logs import is_animated, say, visible
 from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.converge.systemd import NodeRow
@@ -287,7 +288,7 @@ def show_again(seconds: float, draw: "Callable[[int], list[RenderableType]]") ->
                 now = time.strftime("%H:%M:%S")
                 heading = coloured(f"{now}  every {seconds:g} s, Ctrl-C ends it", "dim")
                 show([heading, *renderables])
-                time.sleep(seconds)
+                pause(seconds)
     except KeyboardInterrupt:
         return
 

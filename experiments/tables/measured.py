@@ -4,13 +4,14 @@ The papers' tables are JSON in `papers/`. Our trainings stand beside them: which
 place. Times of two processors do not compare: each time has the sign of its own.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+from core.ground.files import read_json
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (ROOT / "experiments" / "results", ROOT / "benchmarks" / "results")
@@ -29,7 +30,7 @@ def results(name: str) -> Mapping[str, Any]:
     """Read a file of `FOLDERS`; it is empty if no folder has it yet."""
     for path in (folder / name for folder in FOLDERS):
         if path.exists():
-            return dict(json.loads(path.read_text(encoding="utf-8")))
+            return dict(read_json(path))
     return {}
 
 
@@ -140,7 +141,7 @@ def paper_tables() -> list[str]:
 @cache
 def paper_table(name: str) -> PaperTable:
     """A table by its name, such as `thesis-runs`."""
-    content = json.loads((PAPERS / f"{name}.json").read_text(encoding="utf-8"))
+    content = read_json(PAPERS / f"{name}.json")
     return PaperTable(content["source"]["place"], content["rows"], content.get("settings", {}))
 
 

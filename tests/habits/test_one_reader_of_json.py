@@ -10,11 +10,8 @@ from tests.habits.sources import modules
 
 OWN = {
     "core/ground/children.py": "a request of the process that started it",
-    "core/data/prepare.py": "what it has just written",
-    "core/data/publish.py": "a word of the command line",
     "core/data/show/__main__.py": "a word of the command line",
     "core/ground/files.py": "the reader",
-    "cluster/jobs/cv_record.py": "what it has just written",
     "deploy/rooted/files.py": "of the operator, read as root without our packages",
     "deploy/rooted/jobs.py": "of the operator, read as root without our packages",
 }
