@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
-from core.data.described.time_form import TimeForm
+from core.data.described.moments import TimeForm
 from core.documents.section import Names, Section, Text, invalid
 from core.ground.plausible import ACCELERATION_UNITS, ROTATION_UNITS
 

@@ -17,11 +17,11 @@ from pydantic import Field, model_validator
 from core.data.archive import FolderTree, digest, file_digest
 from core.data.batch import Batch, Batches, Examples
 from core.data.dataset import CLASSIFICATION
-from core.data.described.channels import MadeChannels, made_channels
-from core.data.described.cuts import Cuts
 from core.data.described.description import ChannelForm, RecordingFormat, plain
 from core.data.described.known_formats import described, document, validated
 from core.data.described.reader import gathered
+from core.data.described.series import MadeChannels, made_channels
+from core.data.described.sessions import Cuts
 from core.data.recordings import Cutting, Report, check_window, one_class, silent
 from core.data.source import Reader
 from core.data.windows import Pair, WholeGroups, WindowCounts
