@@ -4,7 +4,6 @@ The first sensor's times count. The values of the others are linear between thei
 around such a time, where these are no pause apart. The first readings say which known formats fit.
 """
 
-import csv
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ from core.data.described.known_formats import described, names
 from core.data.described.members import LARGEST_DOCUMENT_BYTES, Member, PathPattern, Sheaf, sheaves
 from core.data.described.series import first_vectors, signals_of
 from core.data.described.sheet import sheets_of
+from core.data.described.text_bytes import named_rows
 from core.data.described.text_rows import Damage, Rows, TextRows, whole
 from core.data.filters import OF_NINE_CHANNELS, InputMapping, input_mapping, takes_nine
 from core.data.intake import rate_of
@@ -112,7 +112,7 @@ def _signs(sheaf: Sheaf, form: RecordingFormat) -> NDArray[np.float64]:
     if about is None or about.sensor not in sheaf.files:
         return np.ones(len(names))
     content = sheaf.files[about.sensor].read(LARGEST_DOCUMENT_BYTES).decode("utf-8-sig", "replace")
-    rows: Iterable[dict[str, str]] = csv.DictReader(content[:ABOUT_LETTERS].splitlines())
+    rows = named_rows(content[:ABOUT_LETTERS])
     if form.json_ is not None:
         objects = (row for row in parsed_json(content) if isinstance(row, dict))
         rows = (row for row in objects if about.sensor in row.values())

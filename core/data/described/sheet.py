@@ -4,7 +4,6 @@ Nothing is known of the file before. At most `MOST_BYTES` of a text are read, an
 """
 
 import codecs
-import csv
 import io
 import re
 from collections import Counter
@@ -27,7 +26,7 @@ from core.data.described.container_rows import (
 )
 from core.data.described.description import TextForm
 from core.data.described.members import Member
-from core.data.described.text_bytes import lines_of
+from core.data.described.text_bytes import DAMAGE, lines_of
 from core.data.recordings import is_number, no_number
 from core.ground.errors import DataError
 from core.ground.files import parsed_json
@@ -368,7 +367,7 @@ def _cells(lines: Sequence[str], separator: str) -> list[list[str]]:
     form = TextForm.model_validate({"separator": separator})
     try:
         return [row for line in lines for row in lines_of([line], form)]
-    except csv.Error:
+    except DAMAGE:
         return []
 
 

@@ -7,7 +7,6 @@ is (RFC 9110, 13.1.5: `If-Range` continues that version alone). The name appears
 SHA-256 are right. A file of an archive is streamed beside it, bounded, and whole or absent.
 """
 
-import fcntl
 import http.client
 import json
 import os
@@ -27,10 +26,13 @@ from urllib.parse import urlsplit
 from core.data.archive import CHUNK_BYTES, ZIP_DAMAGE, file_digest, one_line, open_zip
 from core.data.recordings import Report
 from core.ground.errors import ClusterError, DataError
-from core.ground.files import atomic_write, parsed_json
+from core.ground.files import atomic_write, read_json
+from core.ground.locks import take
+from core.ground.waiting import Backoff
 
 SILENCE_SECONDS = 30.0
-PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0)
+MOST_FAILURES = 4
+PAUSES = Backoff(first_seconds=1.0)
 """Pauses before attempts that follow one without a byte; one that brought some starts from the
 first."""
 AGENT = "pscluster (recordings for training; one file)"
@@ -102,7 +104,7 @@ def opened_alone(partial: Path) -> Iterator[IO[bytes]]:
         ) from None
     with stream:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            take(stream.fileno())
             same = os.path.samestat(os.fstat(stream.fileno()), os.lstat(partial))
         except OSError:
             same = False
@@ -121,7 +123,7 @@ def _attempts(partial: Path) -> Iterator[float | None]:
     failures = 0
     before = partial.stat().st_size
     while True:
-        yield PAUSES_SECONDS[failures] if failures < len(PAUSES_SECONDS) else None
+        yield PAUSES.seconds(failures + 1) if failures < MOST_FAILURES else None
         size = partial.stat().st_size
         failures = 0 if size > before else failures + 1
         before = size
@@ -234,12 +236,8 @@ def _version(partial: Path, url: str) -> str | None:
     None where it is not of this URL, or cannot be continued.
     """
     try:
-        with _state(partial).open("rb") as stream:
-            state = parsed_json(stream.read(LONGEST_STATE))
-        if state["url"] == url:
-            version = state["version"]
-        else:
-            version = None
+        state = read_json(_state(partial), LONGEST_STATE)
+        version = state["version"] if state["url"] == url else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if isinstance(version, str) and version.isprintable() and version:
