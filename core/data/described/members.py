@@ -178,7 +178,7 @@ class Member:
         return ": ".join([str(self.path), *self.inner])
 
     @contextmanager
-    def opened(self) -> Iterator[IO[bytes]]:
+    def open(self) -> Iterator[IO[bytes]]:
         """Open its bytes, without gzip's. Raises DataError for what is damaged or too large."""
         with ExitStack() as stack:
             try:
@@ -197,7 +197,7 @@ class Member:
 
     def read(self, most_bytes: int = LARGEST_TEXT_BYTES) -> bytes:
         """Return its content. Raises DataError for what is damaged or too large."""
-        with self.opened() as raw:
+        with self.open() as raw:
             try:
                 content = raw.read(most_bytes + 1)
             except ZIP_DAMAGE as problem:
@@ -252,7 +252,7 @@ def _inside(member: Member) -> Iterator[Member]:
         return
     if len(member.inner) >= DEEPEST:
         raise DataError(f"{member.where}: archives in more than {DEEPEST} others; unpack them")
-    with member.opened() as raw, open_zip(raw, member.where, LARGEST_TOTAL_BYTES) as archive:
+    with member.open() as raw, open_zip(raw, member.where, LARGEST_TOTAL_BYTES) as archive:
         sizes = {info.filename: info.file_size for info in archive.infolist() if not info.is_dir()}
     for name in sorted(sizes):
         if not name.startswith(RESOURCE_FORKS):

@@ -17,7 +17,7 @@ from core.data.dataset import CLASSIFICATION
 from core.data.described.description import RecordingFormat, plain
 from core.data.described.known_formats import BESIDE
 from core.data.described.members import sheaves
-from core.data.described.series import MadeChannels, made_channels
+from core.data.described.series import WindowChannels, channels_of_windows
 from core.data.described.sessions import Cuts, Sessions
 from core.data.filters import NINE_CHANNELS
 from core.data.recordings import Cutting, Report, check_window
@@ -52,7 +52,7 @@ def read_described(opened: Path | FolderTree, cutting: Cutting, report: Report) 
             f"{path}: split {IN_TIME}: windows of two labels would share readings; set"
             " jobs.train.data.label_share to 1"
         )
-    window_channels = made_channels(path, form, cutting)
+    window_channels = channels_of_windows(path, form, cutting)
     cuts, recordings = gathered(path, form, cutting, window_channels, report)
     counted = WindowCounts(cuts.counts, recordings.labels, groups)
     if not counted.rows:
@@ -77,12 +77,12 @@ def gathered(
     path: Path,
     form: RecordingFormat,
     cutting: Cutting,
-    window_channels: MadeChannels,
+    window_channels: WindowChannels,
     report: Report,
 ) -> tuple[Cuts, Sessions]:
     """Return where windows begin in all recordings, and what was read. Raises DataError."""
     recordings = Sessions(path, form, window_channels)
-    recordings.take(sheaves(path, form), report)
+    recordings.read(sheaves(path, form), report)
     recordings.damage.refuse(form.bad_lines if cutting.bad_lines is None else cutting.bad_lines)
     recordings.judge.refuse(path)
     return Cuts(recordings.stretches(), cutting), recordings

@@ -46,7 +46,7 @@ from core.ground.plausible import UNITS_OF_TIME, times_problem
 
 
 @dataclass(frozen=True)
-class MadeChannels:
+class WindowChannels:
     """What the windows hold.
 
     nine: where the total acceleration and the rotation begin among the described channels, whose
@@ -57,11 +57,11 @@ class MadeChannels:
     nine: tuple[int, int] | None = None
 
     @property
-    def kept_as(self) -> type[np.floating]:
+    def sample_type(self) -> type[np.floating]:
         """The type of samples until they are whole."""
         return np.float32 if self.nine is None else np.float64
 
-    def of(self, samples: NDArray[np.floating]) -> NDArray[np.float32] | None:
+    def converted(self, samples: NDArray[np.floating]) -> NDArray[np.float32] | None:
         """Return the channels of a stretch, float32 (n, channels); None of one too short."""
         if self.nine is None:
             return samples.astype(np.float32, copy=False)
@@ -73,7 +73,7 @@ class MadeChannels:
         return channels_by(str(self.signals.filters), acceleration, rotation)
 
 
-def made_channels(path: Path, form: RecordingFormat, cutting: Cutting) -> MadeChannels:
+def channels_of_windows(path: Path, form: RecordingFormat, cutting: Cutting) -> WindowChannels:
     """Return what the windows of these settings hold. Raises DataError."""
     written = json.dumps(cutting.format, sort_keys=True).encode()
     digest = hashlib.sha256(written).hexdigest()
@@ -94,7 +94,7 @@ def made_channels(path: Path, form: RecordingFormat, cutting: Cutting) -> MadeCh
             filters=UNFILTERED,
             format_sha256=digest,
         )
-        return MadeChannels(described)
+        return WindowChannels(described)
     acceleration, rotation = first_vectors(path, form, "leave jobs.train.data.nine_channels out")
     if cutting.sampling_hz not in (None, SAMPLE_RATE_HZ):
         raise DataError(
@@ -104,12 +104,12 @@ def made_channels(path: Path, form: RecordingFormat, cutting: Cutting) -> MadeCh
     signals = replace(NINE_CHANNELS, filters=cutting.filters, format_sha256=digest)
     names = form.channel_names
     begins = names.index(acceleration.channels[0]), names.index(rotation.channels[0])
-    return MadeChannels(signals, begins)
+    return WindowChannels(signals, begins)
 
 
 def signals_of(form: RecordingFormat) -> Signals:
     """Return what the format says of its channels, in the units of windows."""
-    kinds = {channel.name: _kind(channel) for channel in form.shown}
+    kinds = {channel.name: _kind(channel) for channel in form.in_windows}
     sensors = tuple(Sensor(name, kind) for name, kind in kinds.items() if kind is not None)
     return Signals(form.channel_names, form.units, sensors=sensors)
 
@@ -218,7 +218,7 @@ class Series:
     hertz: float
     longest_gap: float
     largest: Sequence[float]
-    window_channels: MadeChannels
+    window_channels: WindowChannels
     spool: Spool
     unit: str = "s"
     """The unit of the times in the file."""
@@ -237,7 +237,7 @@ class Series:
 
     @cached_property
     def _fields(self) -> np.dtype[Any]:
-        samples = ("samples", self.window_channels.kept_as, (len(self.largest),))
+        samples = ("samples", self.window_channels.sample_type, (len(self.largest),))
         return np.dtype([samples, ("label", np.int16), ("wide", np.float32)])
 
     def push(self, times: Samples, values: Samples, labels: NDArray[np.int16]) -> None:
@@ -248,7 +248,7 @@ class Series:
         self.readings += len(times)
         rows = np.concatenate([values, labels[:, np.newaxis].astype(np.float64)], axis=1)
         if self._intake is not None:
-            self._take(times, rows)
+            self._add_samples(times, rows)
             return
         self._waiting.append(self.spool.keep(np.column_stack([times, rows])))
         if self.readings >= LOOKED_AT:
@@ -267,7 +267,7 @@ class Series:
             if self.window_channels.nine is None:
                 yield Stretch(labels, wide, partial(self._samples, blocks))
                 continue
-            channels = self.window_channels.of(rows["samples"])
+            channels = self.window_channels.converted(rows["samples"])
             if channels is not None:
                 channel_blocks = [self.spool.keep(channels)]
                 yield Stretch(labels, wide, partial(self.spool.rows, channel_blocks))
@@ -282,7 +282,7 @@ class Series:
         self._waiting = []
         self._judge(waiting[:, 0], waiting[:, 1:])
         self._intake = Intake(self.longest_gap, np.array([*self.largest, np.inf]))
-        self._take(waiting[:, 0], waiting[:, 1:])
+        self._add_samples(waiting[:, 0], waiting[:, 1:])
 
     def _refuse_doubled(self, count: int, readings: int) -> None:
         if count > DOUBLED * readings:
@@ -339,7 +339,7 @@ class Series:
             raise DataError(f"{self.where}: {wrong} Correct time.unit")
         return step
 
-    def _take(self, times: Samples, rows: Samples) -> None:
+    def _add_samples(self, times: Samples, rows: Samples) -> None:
         assert self._intake is not None
         self._doubled += doubled(times, rows)
         for item in self._intake.take(times, rows):
@@ -381,7 +381,7 @@ class RecordedSeries(Series):
         if (steps > 0).any():
             self._step(steps[steps > 0])
 
-    def _take(self, times: Samples, rows: Samples) -> None:
+    def _add_samples(self, times: Samples, rows: Samples) -> None:
         readings = np.zeros(len(rows), self._fields)
         readings["samples"] = rows[:, :-1]
         readings["label"] = rows[:, -1]

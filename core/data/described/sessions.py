@@ -18,11 +18,11 @@ from core.data.described.intervals import Intervals
 from core.data.described.members import Sheaf
 from core.data.described.series import (
     NO_LABEL,
-    MadeChannels,
     RecordedSeries,
     Series,
     Spool,
     Stretch,
+    WindowChannels,
     signals_of,
 )
 from core.data.described.session_rows import places_by, rows_of
@@ -45,7 +45,7 @@ class Judge:
         self._largest = form.largest()
         self._look = UnitsLook(signals_of(form))
 
-    def take(self, recording: str, values: NDArray[np.float64]) -> None:
+    def add(self, recording: str, values: NDArray[np.float64]) -> None:
         """Add the next readings of a recording, (n, channels).
 
         Values that no sensor has are left out, as windows leave them out.
@@ -89,7 +89,7 @@ class Judge:
         if sensor is None or not problem.size or not SIZE_PROBLEMS[sensor.kind](problem.size):
             return message
         channel = next(
-            candidate for candidate in self._form.shown if candidate.name == problem.name
+            candidate for candidate in self._form.in_windows if candidate.name == problem.name
         )
         unit, factor = UNITS[channel.unit]
         other_sizes = {
@@ -140,7 +140,7 @@ def places_of(form: RecordingFormat, sheaf: Sheaf, rows: Rows) -> Iterator[tuple
 class Sessions:
     """What was read so far."""
 
-    def __init__(self, path: Path, form: RecordingFormat, window_channels: MadeChannels) -> None:
+    def __init__(self, path: Path, form: RecordingFormat, window_channels: WindowChannels) -> None:
         self.hertz = window_channels.signals.sampling_hz
         """The windows' rate; None where it is not said."""
         self._window_channels = window_channels
@@ -165,7 +165,7 @@ class Sessions:
             return tuple(word for word in dict.fromkeys(names) if word in self._classes)
         return tuple(sorted(self._classes))
 
-    def take(self, recordings: Sequence[Sheaf], report: Report) -> None:
+    def read(self, recordings: Sequence[Sheaf], report: Report) -> None:
         """Read these recordings; bytes are reported. Raises DataError."""
         total = sum(sheaf.size for sheaf in recordings)
         before = 0
@@ -173,7 +173,7 @@ class Sessions:
             labelled = 0
             for rows in rows_of(sheaf, self._form, self.damage):
                 if len(rows.values):
-                    labelled += self._take(sheaf, rows)
+                    labelled += self._add(sheaf, rows)
                 report("reading", before + min(self.damage.bytes_done, sheaf.size), total)
             before += sheaf.size
             report("reading", before, total)
@@ -224,7 +224,7 @@ class Sessions:
             notes.append(self._intervals.note())
         return "; ".join(filter(None, notes))
 
-    def _take(self, sheaf: Sheaf, rows: Rows) -> int:
+    def _add(self, sheaf: Sheaf, rows: Rows) -> int:
         """Take readings, and return how many have a label."""
         values = rows.values if self._form.as_recorded else rows.values @ self._mixing
         labels = np.full(len(values), NO_LABEL, np.int16)
@@ -238,7 +238,7 @@ class Sessions:
             times = rows.times[places]
             if key not in self._series:
                 self._series[key] = self._new(sheaf, times)
-            self.judge.take(" ".join(filter(None, key[:2])), values[places])
+            self.judge.add(" ".join(filter(None, key[:2])), values[places])
             if self._intervals is not None:
                 labels[places] = self._within(sheaf, key, times)
             self._series[key].push(times, values[places], labels[places])

@@ -86,7 +86,7 @@ def sheets_of(member: Member) -> Sequence[Sheet]:
 
     Raises DataError for a damaged archive.
     """
-    with member.opened() as raw:
+    with member.open() as raw:
         try:
             begin = raw.read(MOST_BYTES)
             is_whole = len(begin) < MOST_BYTES

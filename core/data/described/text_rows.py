@@ -214,7 +214,7 @@ class TextRows:
 
     def _content(self) -> AbstractContextManager[IO[bytes]]:
         """Open the text."""
-        return self._member.opened()
+        return self._member.open()
 
     def _places(self, names: Sequence[str], line: int) -> dict[str, int]:
         """Return where the columns stand that are asked for. Raises DataError for a missing one."""

@@ -176,7 +176,7 @@ class ChannelFigures:
         self._least = np.full(width, np.inf)
         self._most = np.full(width, -np.inf)
 
-    def take(self, values: NDArray[np.float64]) -> None:
+    def add(self, values: NDArray[np.float64]) -> None:
         """Add readings, (n, channels), at least one."""
         self._count += len(values)
         self._sums += values.sum(axis=0), (values**2).sum(axis=0)
@@ -207,7 +207,7 @@ def channel_rows(dataset: Dataset) -> tuple[ChannelRow, ...]:
     windows = dataset.windows()[: dataset.train_windows]
     figures = ChannelFigures(width)
     for start in range(0, len(windows), AT_ONCE):
-        figures.take(np.asarray(windows[start : start + AT_ONCE], np.float64).reshape(-1, width))
+        figures.add(np.asarray(windows[start : start + AT_ONCE], np.float64).reshape(-1, width))
     units = dataset.signals.units or ("",) * width
     return figures.rows(names_of(dataset.signals, width), units)
 

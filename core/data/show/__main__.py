@@ -33,7 +33,7 @@ from core.logs.bars import bar
 
 
 @dataclass(frozen=True)
-class FoundRecordings:
+class ChosenSource:
     """What to show: recordings of a kind, or a draft for those that no reader knows.
 
     format: the name or file of the format; None where the kind needs none. is_labelled: whether
@@ -49,7 +49,7 @@ class FoundRecordings:
 
 def choose_format(
     source_argument: str | None, options: Mapping[str, Any], *, is_draft_asked: bool
-) -> FoundRecordings:
+) -> ChosenSource:
     """Find what recordings are. Raises DataError, also where a person has to choose a format."""
     named = options.get("format")
     problem: DataError | None = None
@@ -65,23 +65,23 @@ def choose_format(
     if is_made_up or not path.exists() or (source is not None and not is_draft_asked):
         if problem is not None:
             raise problem
-        return FoundRecordings(source, named)
+        return ChosenSource(source, named)
     members = _members(path)
     if not is_draft_asked:
         formats = fits(path, members)
         if len(formats.by_name) == 1:
             name = formats.by_name[0]
             why = f"{path} (fits the format {name})"
-            return FoundRecordings(
+            return ChosenSource(
                 Source(DESCRIBED, path, why), name, formats.is_labelled, members=members
             )
         _refuse_several(path, formats.by_name, formats.by_shape)
     draft = draft_of(path.name, members)
     if draft is not None:
-        return FoundRecordings(None, draft=draft)
+        return ChosenSource(None, draft=draft)
     if problem is not None:
         raise problem
-    return FoundRecordings(source)
+    return ChosenSource(source)
 
 
 def _members(path: Path) -> Sequence[Member]:
@@ -168,7 +168,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _show(command_line: argparse.Namespace, choice: FoundRecordings) -> int:
+def _show(command_line: argparse.Namespace, choice: ChosenSource) -> int:
     """Show recordings, and what is wrong with windows of them. Raises ClusterError."""
     recording_summary = _look(command_line, choice)
     portrait = None
@@ -211,7 +211,7 @@ def _show(command_line: argparse.Namespace, choice: FoundRecordings) -> int:
     return int(problem.exit_code)
 
 
-def _look(command_line: argparse.Namespace, choice: FoundRecordings) -> RecordingLook | None:
+def _look(command_line: argparse.Namespace, choice: ChosenSource) -> RecordingLook | None:
     """Return what described recordings hold; None for others. Raises DataError."""
     source = choice.source
     if source is None or source.path is None or source.kind != DESCRIBED:
@@ -225,7 +225,7 @@ def _look(command_line: argparse.Namespace, choice: FoundRecordings) -> Recordin
     )
 
 
-def _portrait(command_line: argparse.Namespace, choice: FoundRecordings) -> Portrait | None:
+def _portrait(command_line: argparse.Namespace, choice: ChosenSource) -> Portrait | None:
     """Return what the windows hold; None where no path says whose they are. Raises DataError."""
     if not choice.is_labelled:
         return None

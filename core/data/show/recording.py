@@ -133,13 +133,13 @@ def look_at_recordings(
             break
         try:
             for rows in rows_of(sheaf, form, tally.damage, unlabelled=not is_labelled):
-                tally.take(sheaf, rows)
+                tally.add(sheaf, rows)
                 if tally.readings >= MOST_READINGS or clock() > ends:
                     is_whole = False
                     break
         except DataError as problem:
             problems.append(str(problem))
-    return tally.look(len(recordings), is_whole, problems)
+    return tally.summary(len(recordings), is_whole, problems)
 
 
 @dataclass
@@ -167,13 +167,13 @@ class _Tally:
         self._unknown: dict[str, int] = defaultdict(int)
         self._judge = Judge(form)
 
-    def take(self, sheaf: Sheaf, rows: Rows) -> None:
+    def add(self, sheaf: Sheaf, rows: Rows) -> None:
         """Add the next readings of a recording."""
         if not len(rows.values):
             return
         values = rows.values @ self._mixing
         self.readings += len(values)
-        self._figures.take(values)
+        self._figures.add(values)
         for spelled, places in places_by(places_of(self._form, sheaf, rows)).items():
             person, session, word = (name.strip() for name in spelled)
             file = "" if self._form.session.column else sheaf.name
@@ -181,7 +181,7 @@ class _Tally:
             session_readings = self._sessions.setdefault(place, _Session())
             times = rows.times[places]
             session_readings.times.append(times)
-            self._judge.take(" ".join(filter(None, (person, session))), values[places])
+            self._judge.add(" ".join(filter(None, (person, session))), values[places])
             if not self._is_labelled:
                 self._keep("", place, times, values[places])
                 continue
@@ -189,7 +189,7 @@ class _Tally:
                 session_readings.labels[label] += len(part)
                 self._keep(label, place, times[part], values[places][part])
 
-    def look(self, files: int, is_whole: bool, problems: Sequence[str]) -> RecordingLook:
+    def summary(self, files: int, is_whole: bool, problems: Sequence[str]) -> RecordingLook:
         """Return what was found."""
         form = self._form
         sessions = [self._session(*item) for item in sorted(self._sessions.items())]
