@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
-from core.data.described.time_form import TimeForm
+from core.data.described.moments import TimeForm
 from core.documents.section import Names, Section, Text, invalid
 from core.ground.plausible import ACCELERATION_UNITS, ROTATION_UNITS
 
@@ -284,7 +284,8 @@ class RecordingFormat(Section):
         for channel in self.channels:
             alike = (channel.added_to, UNITS[channel.unit][0], len(channel.names))
             targets = [
-                (target.name, UNITS[target.unit][0], len(target.names)) for target in self.shown
+                (target.name, UNITS[target.unit][0], len(target.names))
+                for target in self.in_windows
             ]
             if channel.added_to is not None and alike not in targets:
                 raise invalid(
@@ -318,14 +319,14 @@ class RecordingFormat(Section):
         return self.sheets or is_said or (self.json_ is not None and self.json_.sensor is not None)
 
     @property
-    def shown(self) -> tuple[ChannelForm, ...]:
+    def in_windows(self) -> tuple[ChannelForm, ...]:
         """The channels of the windows: all but those added to others."""
         return tuple(channel for channel in self.channels if channel.added_to is None)
 
     def narrowed(self, names: Collection[str]) -> "RecordingFormat":
         """Return the format with the channels of these names alone, and what is added to them."""
         remaining_names = {
-            channel.name for channel in self.shown if not set(names).isdisjoint(channel.names)
+            channel.name for channel in self.in_windows if not set(names).isdisjoint(channel.names)
         }
         channels = tuple(
             channel
@@ -337,12 +338,12 @@ class RecordingFormat(Section):
     @property
     def channel_names(self) -> tuple[str, ...]:
         """The channels of the windows, in their order."""
-        return tuple(name for channel in self.shown for name in channel.names)
+        return tuple(name for channel in self.in_windows for name in channel.names)
 
     @property
     def units(self) -> tuple[str, ...]:
         """The unit of each channel of the windows."""
-        return tuple(UNITS[channel.unit][0] for channel in self.shown for _ in channel.names)
+        return tuple(UNITS[channel.unit][0] for channel in self.in_windows for _ in channel.names)
 
     @property
     def mixing(self) -> NDArray[np.float64]:
@@ -353,7 +354,7 @@ class RecordingFormat(Section):
         for row, (channel, name) in enumerate(columns):
             if channel.added_to is not None:
                 target = next(
-                    candidate for candidate in self.shown if candidate.name == channel.added_to
+                    candidate for candidate in self.in_windows if candidate.name == channel.added_to
                 )
                 name = target.names[channel.names.index(name)]
             matrix[row, names.index(name)] = UNITS[channel.unit][1] * channel.factor * channel.sign

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.described.description import RecordingFormat
-from core.data.described.members import Member, Sheaf, members_of
-from core.data.described.path_pattern import PathPattern
+from core.data.described.members import Member, PathPattern, Sheaf, members_of
+from core.data.described.moments import TimeForm
 from core.data.described.text_rows import LOCAL, Damage, Rows, TextRows, whole
-from core.data.described.time_form import TimeForm
 from core.ground.errors import DataError
 
 MOST_NAMED = 5

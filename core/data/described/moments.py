@@ -1,8 +1,13 @@
-"""Moments as people and devices write them: a pattern of digits, and a zone or none."""
+"""Moments as people and devices write them, a pattern and a zone, and a format's section `time`."""
 
 import re
 from datetime import UTC, datetime, tzinfo
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, Field
+
+from core.documents.section import Names, Section, Text
 
 _MIDNIGHT = datetime(1900, 1, 1)
 """The day that a time of day alone gets."""
@@ -71,3 +76,53 @@ def _is_written(text: str, pattern: str) -> bool:
         return bool(moment_of(text, pattern))
     except (ValueError, re.error):
         return False
+
+
+def _known_zone(zone: str) -> str:
+    zone_of(zone)
+    return zone
+
+
+Zone = Annotated[Text, AfterValidator(_known_zone)]
+
+
+class TimeForm(Section):
+    """When a reading was made."""
+
+    column: Names | None = Field(
+        None, description="or those of date and time; null: readings have only a rate"
+    )
+    unit: Literal["s", "ms", "us", "ns", "iso"] = Field(
+        "s", description="of that column; `iso` is a date and a time as ISO 8601 writes them"
+    )
+    pattern: Text | None = Field(
+        None, description="how the column is written, such as %d/%m/%Y %H:%M:%S.%f; no `unit` then"
+    )
+    zone: Zone | None = Field(
+        None, description="of times without one, in intervals too: Europe/Berlin, or +02:00"
+    )
+    spread: bool = Field(
+        False, description="whether readings of one time are spread evenly up to the next time"
+    )
+    hertz: float | None = Field(
+        None,
+        ge=1.0,
+        le=1000.0,
+        description=(
+            "readings a second: the windows' rate, unless jobs.train.data.sampling_hz says another"
+        ),
+    )
+    longest_gap_seconds: float | None = Field(
+        None,
+        ge=0.01,
+        le=60.0,
+        description="a longer pause ends the windows before it; null: 0.25, or 5 steps if longer",
+    )
+
+    @property
+    def written(self) -> str:
+        """The form in which a moment is written."""
+        description = self.pattern or "a date and a time as ISO 8601"
+        if self.zone is None:
+            return description
+        return f"{description}, once in {self.zone} (or with its hours: +02:00)"

@@ -1,26 +1,30 @@
 """Recordings as a format describes them become windows of one session and one label.
 
 They are read once, some hundreds of lines at a time; the samples wait in a temporary file until it
-is known who is held out for the test.
+is known who is held out for the test. Published sets are kinds that are names of formats.
 """
 
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from core.data.archive import FolderTree
+from core.data.archive import FolderTree, Tree
 from core.data.batch import Batch, Batches, Examples
 from core.data.dataset import CLASSIFICATION
-from core.data.described.channels import MadeChannels, made_channels
-from core.data.described.cuts import Cuts
 from core.data.described.description import RecordingFormat, plain
 from core.data.described.known_formats import BESIDE
 from core.data.described.members import sheaves
-from core.data.described.sessions import Sessions
+from core.data.described.series import WindowChannels, channels_of_windows
+from core.data.described.sessions import Cuts, Sessions
+from core.data.filters import NINE_CHANNELS
 from core.data.recordings import Cutting, Report, check_window
-from core.data.source import Reader
+from core.data.signals import Signals
+from core.data.source import Reader, open_set
+from core.data.split import HeldOut
+from core.data.uci_har import ACTIVITIES, activity_labels, integers_of
 from core.data.windows import (
     IN_TIME,
     LastWindows,
@@ -33,7 +37,7 @@ from core.data.windows import (
 from core.ground.errors import DataError
 
 
-def read(opened: Path | FolderTree, cutting: Cutting, report: Report) -> Examples:
+def read_described(opened: Path | FolderTree, cutting: Cutting, report: Report) -> Examples:
     """Return the windows, float32 (window_steps, channels) in g, rad/s, uT or their own unit.
 
     Raises DataError naming file, line and remedy.
@@ -48,7 +52,7 @@ def read(opened: Path | FolderTree, cutting: Cutting, report: Report) -> Example
             f"{path}: split {IN_TIME}: windows of two labels would share readings; set"
             " jobs.train.data.label_share to 1"
         )
-    window_channels = made_channels(path, form, cutting)
+    window_channels = channels_of_windows(path, form, cutting)
     cuts, recordings = gathered(path, form, cutting, window_channels, report)
     counted = WindowCounts(cuts.counts, recordings.labels, groups)
     if not counted.rows:
@@ -73,12 +77,12 @@ def gathered(
     path: Path,
     form: RecordingFormat,
     cutting: Cutting,
-    window_channels: MadeChannels,
+    window_channels: WindowChannels,
     report: Report,
 ) -> tuple[Cuts, Sessions]:
     """Return where windows begin in all recordings, and what was read. Raises DataError."""
     recordings = Sessions(path, form, window_channels)
-    recordings.take(sheaves(path, form), report)
+    recordings.read(sheaves(path, form), report)
     recordings.damage.refuse(form.bad_lines if cutting.bad_lines is None else cutting.bad_lines)
     recordings.judge.refuse(path)
     return Cuts(recordings.stretches(), cutting), recordings
@@ -127,9 +131,146 @@ class Described(Reader):
         "nine_channels",
         "filters",
     )
-    read = staticmethod(read)
+    read = staticmethod(read_described)
 
     @staticmethod
     def recognizes(path: Path) -> bool:
         """Return whether it is a folder that says how its recordings are written."""
         return (path / BESIDE).is_file()
+
+
+ACTIVITY_NAMES = (
+    *("WALKING", "WALKING_UPSTAIRS", "WALKING_DOWNSTAIRS", "SITTING", "STANDING", "LAYING"),
+    *("STAND_TO_SIT", "SIT_TO_STAND", "SIT_TO_LIE", "LIE_TO_SIT", "STAND_TO_LIE", "LIE_TO_STAND"),
+)
+TEST_PEOPLE = (2, 4, 9, 10, 12, 13, 18, 20, 24)
+TEST_LIST = "Test/subject_id_test.txt"
+HHAR_FILES = (
+    *("Phones_accelerometer.csv", "Phones_gyroscope.csv"),
+    *("Watch_accelerometer.csv", "Watch_gyroscope.csv"),
+)
+HHAR_COLUMNS = {"x", "y", "z", "user", "device", "gt"}
+"""Names that any such file has, in any case."""
+
+
+class Hapt(Reader):
+    """The set HAPT, with the nine channels."""
+
+    name = "hapt"
+    accepted = "the HAPT set as a zip or folder"
+    is_what = (
+        "the raw recordings of [Human Activities and Postural"
+        " Transitions](https://archive.ics.uci.edu/dataset/341), zip or folder as published"
+    )
+    windows_are_cut = "here, any `window_steps` and `window_stride`"
+    marker = "RawData/"
+    suffix = None
+    usual_names = ("HAPT Data Set.zip", "HAPT Data Set")
+    settings = ("window_steps", "window_stride", "filters")
+
+    @staticmethod
+    def deciding_files(names: Sequence[str]) -> tuple[str, ...]:
+        """Return the files that decide the result: recordings, labels, and what is refused."""
+        lists = (ACTIVITIES, TEST_LIST)
+        return tuple(name for name in names if name.startswith(Hapt.marker) or name in lists)
+
+    @staticmethod
+    def read(opened: Path | FolderTree, cutting: Cutting, report: Report) -> Examples:
+        """Return the windows of the six activities. Raises DataError as `described` does."""
+        if isinstance(opened, FolderTree):
+            _refuse_other_lists(opened)
+        else:
+            with open_set(opened) as inside:
+                if inside is not None:
+                    _refuse_other_lists(inside[1])
+        settings = {name: getattr(cutting, name) for name in (*Hapt.settings, "format")}
+        examples = read_described(opened, Cutting(seed=0, nine_channels=True, **settings), report)
+        held_out = examples.held_out
+        return replace(
+            examples,
+            batches=_numbered(examples.batches, held_out.groups),
+            held_out=HeldOut(note=held_out.note),
+            signals=NINE_CHANNELS,
+        )
+
+
+def _refuse_other_lists(tree: Tree) -> None:
+    """Raise DataError where the set names other activities or test people than the published one.
+
+    The format knows those of the published set alone, so another set would get wrong words.
+    """
+    names = tree.names()
+    remedy = "describe a set of your own by a format.yaml with `like: hapt` (docs/data.md)"
+    if ACTIVITIES in names:
+        labels = activity_labels(tree)
+        for number, (label, published) in enumerate(
+            zip(labels, ACTIVITY_NAMES, strict=False), start=1
+        ):
+            if label != published:
+                raise DataError(
+                    f"{tree.where}: {ACTIVITIES}: expected '{number} {published}' as published, got"
+                    f" {label:.60}; {remedy}"
+                )
+    if TEST_LIST in names:
+        people = sorted(set(integers_of(tree, TEST_LIST, 1).ravel().tolist()))
+        if people != list(TEST_PEOPLE):
+            raise DataError(
+                f"{tree.where}: {TEST_LIST}: expected the people {list(TEST_PEOPLE)} as published,"
+                f" got {people!s:.60}; {remedy}"
+            )
+
+
+def _numbered(batches: Iterator[Batch], people: Sequence[str]) -> Iterator[Batch]:
+    """Return the batches with the set's own numbers of its people, such as 30 of `30`."""
+    numbers = np.array(list(map(int, people)), np.int32)
+    renumbered = (replace(batch, groups=numbers[batch.groups]) for batch in batches)
+    return Batches(renumbered, getattr(batches, "rows", 0))
+
+
+class Hhar(Reader):
+    """The set HHAR, as it was recorded."""
+
+    name = "hhar"
+    accepted = "HHAR's Phones_accelerometer.csv"
+    is_what = (
+        "[Heterogeneity Activity Recognition](https://archive.ics.uci.edu/dataset/344):"
+        " `Phones_accelerometer.csv` as published, or another file of its columns and activities"
+    )
+    windows_are_cut = "here: within one person, device and activity, (`window_steps`, 3)"
+    marker = None
+    suffix = None
+    usual_names = HHAR_FILES[:1]
+    settings = ("window_steps", "window_stride", "groups", "split", "null_class", "bad_lines")
+
+    @staticmethod
+    def read(path: Path, cutting: Cutting, report: Report) -> Examples:
+        """Return the windows in the file's own units. Raises DataError as `described` does."""
+        settings = {name: getattr(cutting, name) for name in Hhar.settings}
+        form = dict(cutting.format or {})
+        if path.suffix.lower() == ".csv":
+            form["text"] = {**form["text"], "separator": _line_of_names(path)[0]}
+        if not cutting.null_class:
+            label = form["label"]
+            form["label"] = {**label, "words": {**label["words"], "null": None}}
+        examples = read_described(path, Cutting(seed=0, format=form, **settings), report)
+        return replace(examples, signals=Signals(examples.signals.channels))
+
+    @staticmethod
+    def recognizes(path: Path) -> bool:
+        """Return whether it is a published file, a zip of it, or a .csv of its columns."""
+        if not path.is_file() or path.name in HHAR_FILES:
+            return path.is_file()
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                names = map(PurePosixPath, archive.namelist())
+                return any(name.name == HHAR_FILES[0] for name in names)
+        return path.suffix.lower() == ".csv" and _line_of_names(path)[1] >= HHAR_COLUMNS
+
+
+def _line_of_names(path: Path) -> tuple[str, set[str]]:
+    """Return the separator of a file, by its first line, and that line's names in small letters."""
+    with path.open("rb") as stream:
+        begin = stream.readline(4096).decode("utf-8-sig", "replace")
+    first = next(iter(begin.splitlines()), "")  # lines of an old Mac are one to readline()
+    mark = max(",;\t|", key=first.count)
+    return mark.replace("\t", "tab"), {name.strip(' "').lower() for name in first.split(mark)}

@@ -1,24 +1,191 @@
 """Readings of one session become samples of one rate, each with its label.
 
-Pauses, doubled, late and backward times are what a live stream takes them for; each is counted.
+The channels are those that a format describes, or the nine of HAPT made of them. Pauses, doubled,
+late and backward times are what a live stream takes them for; each is counted. Rows wait in memory
+while they are few, in a temporary file without a name then.
 """
 
+import hashlib
+import json
+import os
+import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.described.channels import MadeChannels
-from core.data.described.sources import DOUBLED, doubled
-from core.data.described.spool import Spool, SpooledRows
+from core.data.described.column_looks import DOUBLED, doubled
+from core.data.described.description import UNITS, ChannelForm, RecordingFormat
+from core.data.filters import (
+    NINE_CHANNELS,
+    SAMPLE_RATE_HZ,
+    SHORTEST_RECORDING_STEPS,
+    channels_by,
+)
 from core.data.intake import SPARSE, GoodReadings, InputFault, Intake, Resampler
+from core.data.recordings import Cutting
+from core.data.signals import (
+    ACCELERATION,
+    CAUSAL,
+    KIND_UNITS,
+    LINEAR,
+    ROTATION,
+    UNFILTERED,
+    Sensor,
+    Signals,
+)
 from core.ground.errors import DataError
 from core.ground.plausible import UNITS_OF_TIME, times_problem
+
+
+@dataclass(frozen=True)
+class WindowChannels:
+    """What the windows hold.
+
+    nine: where the total acceleration and the rotation begin among the described channels, whose
+    nine are made; None where the described ones are kept.
+    """
+
+    signals: Signals
+    nine: tuple[int, int] | None = None
+
+    @property
+    def sample_type(self) -> type[np.floating]:
+        """The type of samples until they are whole."""
+        return np.float32 if self.nine is None else np.float64
+
+    def converted(self, samples: NDArray[np.floating]) -> NDArray[np.float32] | None:
+        """Return the channels of a stretch, float32 (n, channels); None of one too short."""
+        if self.nine is None:
+            return samples.astype(np.float32, copy=False)
+        if len(samples) < SHORTEST_RECORDING_STEPS:
+            return None
+        acceleration, rotation = (
+            samples[:, begin : begin + 3].astype(np.float64) for begin in self.nine
+        )
+        return channels_by(str(self.signals.filters), acceleration, rotation)
+
+
+def channels_of_windows(path: Path, form: RecordingFormat, cutting: Cutting) -> WindowChannels:
+    """Return what the windows of these settings hold. Raises DataError."""
+    written = json.dumps(cutting.format, sort_keys=True).encode()
+    digest = hashlib.sha256(written).hexdigest()
+    if form.as_recorded and (cutting.nine_channels or cutting.sampling_hz is not None):
+        raise DataError(
+            f"{path}: as_recorded: readings as they are have no rate, got sampling_hz or"
+            " nine_channels; leave these out, or take a format without as_recorded"
+        )
+    if not cutting.nine_channels:
+        if cutting.filters == CAUSAL:
+            raise DataError(
+                f"{path}: jobs.train.data.filters: described channels are not filtered, so {CAUSAL}"
+                " would change nothing; leave it out, or set nine_channels"
+            )
+        described = replace(
+            signals_of(form),
+            sampling_hz=None if form.as_recorded else cutting.sampling_hz or form.time.hertz,
+            filters=UNFILTERED,
+            format_sha256=digest,
+        )
+        return WindowChannels(described)
+    acceleration, rotation = first_vectors(path, form, "leave jobs.train.data.nine_channels out")
+    if cutting.sampling_hz not in (None, SAMPLE_RATE_HZ):
+        raise DataError(
+            f"{path}: jobs.train.data.sampling_hz: the nine channels have {SAMPLE_RATE_HZ:g} Hz,"
+            f" got {cutting.sampling_hz:g}; leave one of the two out"
+        )
+    signals = replace(NINE_CHANNELS, filters=cutting.filters, format_sha256=digest)
+    names = form.channel_names
+    begins = names.index(acceleration.channels[0]), names.index(rotation.channels[0])
+    return WindowChannels(signals, begins)
+
+
+def signals_of(form: RecordingFormat) -> Signals:
+    """Return what the format says of its channels, in the units of windows."""
+    kinds = {channel.name: _kind(channel) for channel in form.in_windows}
+    sensors = tuple(Sensor(name, kind) for name, kind in kinds.items() if kind is not None)
+    return Signals(form.channel_names, form.units, sensors=sensors)
+
+
+def first_vectors(path: Path, form: RecordingFormat, remedy: str) -> tuple[Sensor, Sensor]:
+    """Return the first acceleration with gravity and the first rotation of a format.
+
+    Raises DataError, with the remedy, for a format without one of them.
+    """
+    sensors = signals_of(form).sensors
+    accelerations = [sensor for sensor in sensors if sensor.kind == ACCELERATION]
+    rotations = [sensor for sensor in sensors if sensor.kind == ROTATION]
+    if not accelerations or not rotations:
+        missing = "a rotation" if accelerations else "an acceleration with gravity"
+        raise DataError(
+            f"{path}: the nine channels need three axes of an acceleration with gravity and of a"
+            f" rotation, the format has not {missing}; record with that sensor, or {remedy}"
+        )
+    return accelerations[0], rotations[0]
+
+
+def _kind(channel: ChannelForm) -> str | None:
+    """Return what three axes measure; None for a channel alone, or without a known unit."""
+    unit = UNITS[channel.unit][0]
+    if len(channel.names) == 1:
+        return None
+    if unit == "g" and not channel.gravity:
+        return LINEAR
+    return next((kind for kind, kind_unit in KIND_UNITS.items() if kind_unit == unit), None)
+
+
+IN_MEMORY_BYTES = 16 * 2**20
+"""Bytes of rows; more go to the file."""
+LARGE_FILES = "/var/tmp"
+"""The folder for large files: /tmp may be memory."""
+
+
+class SpooledRows(NamedTuple):
+    """Where a spool keeps rows."""
+
+    begin: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+class Spool:
+    """Arrays in the order in which they were given, each found by what `keep` returned for it."""
+
+    def __init__(self) -> None:
+        folder = os.environ.get("TMPDIR", LARGE_FILES)
+        self._folder = folder if os.access(folder, os.W_OK) else tempfile.gettempdir()
+        self._file = tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES, dir=self._folder)  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+
+    def keep(self, rows: NDArray[Any]) -> SpooledRows:
+        """Keep an array of at least one dimension. Raises DataError for a full disk."""
+        try:
+            begin = self._file.seek(0, os.SEEK_END)
+            self._file.write(np.ascontiguousarray(rows).data)
+            self._file.flush()
+        except OSError as problem:
+            raise DataError(
+                f"{self._folder}: cannot keep the samples of these recordings"
+                f" ({problem.strerror}); make room, or set TMPDIR to a folder with more"
+            ) from None
+        return SpooledRows(begin, rows.shape, rows.dtype)
+
+    def rows(self, blocks: Sequence[SpooledRows]) -> NDArray[Any]:
+        """Return arrays as one, along the first axis."""
+        return np.concatenate([self._read(block) for block in blocks])
+
+    def _read(self, block: SpooledRows) -> NDArray[Any]:
+        self._file.seek(block.begin)
+        size = int(np.prod(block.shape)) * block.dtype.itemsize
+        return np.frombuffer(self._file.read(size), block.dtype).reshape(block.shape)
+
 
 LOOKED_AT = 4096
 """Readings from which the rate of a session is judged."""
@@ -51,7 +218,7 @@ class Series:
     hertz: float
     longest_gap: float
     largest: Sequence[float]
-    window_channels: MadeChannels
+    window_channels: WindowChannels
     spool: Spool
     unit: str = "s"
     """The unit of the times in the file."""
@@ -70,7 +237,7 @@ class Series:
 
     @cached_property
     def _fields(self) -> np.dtype[Any]:
-        samples = ("samples", self.window_channels.kept_as, (len(self.largest),))
+        samples = ("samples", self.window_channels.sample_type, (len(self.largest),))
         return np.dtype([samples, ("label", np.int16), ("wide", np.float32)])
 
     def push(self, times: Samples, values: Samples, labels: NDArray[np.int16]) -> None:
@@ -81,7 +248,7 @@ class Series:
         self.readings += len(times)
         rows = np.concatenate([values, labels[:, np.newaxis].astype(np.float64)], axis=1)
         if self._intake is not None:
-            self._take(times, rows)
+            self._add_samples(times, rows)
             return
         self._waiting.append(self.spool.keep(np.column_stack([times, rows])))
         if self.readings >= LOOKED_AT:
@@ -100,7 +267,7 @@ class Series:
             if self.window_channels.nine is None:
                 yield Stretch(labels, wide, partial(self._samples, blocks))
                 continue
-            channels = self.window_channels.of(rows["samples"])
+            channels = self.window_channels.converted(rows["samples"])
             if channels is not None:
                 channel_blocks = [self.spool.keep(channels)]
                 yield Stretch(labels, wide, partial(self.spool.rows, channel_blocks))
@@ -115,7 +282,7 @@ class Series:
         self._waiting = []
         self._judge(waiting[:, 0], waiting[:, 1:])
         self._intake = Intake(self.longest_gap, np.array([*self.largest, np.inf]))
-        self._take(waiting[:, 0], waiting[:, 1:])
+        self._add_samples(waiting[:, 0], waiting[:, 1:])
 
     def _refuse_doubled(self, count: int, readings: int) -> None:
         if count > DOUBLED * readings:
@@ -172,7 +339,7 @@ class Series:
             raise DataError(f"{self.where}: {wrong} Correct time.unit")
         return step
 
-    def _take(self, times: Samples, rows: Samples) -> None:
+    def _add_samples(self, times: Samples, rows: Samples) -> None:
         assert self._intake is not None
         self._doubled += doubled(times, rows)
         for item in self._intake.take(times, rows):
@@ -214,7 +381,7 @@ class RecordedSeries(Series):
         if (steps > 0).any():
             self._step(steps[steps > 0])
 
-    def _take(self, times: Samples, rows: Samples) -> None:
+    def _add_samples(self, times: Samples, rows: Samples) -> None:
         readings = np.zeros(len(rows), self._fields)
         readings["samples"] = rows[:, :-1]
         readings["label"] = rows[:, -1]

@@ -1,28 +1,33 @@
 """The readings of each recording, with its sensors side by side where they have files of their own.
 
 The first sensor's times count. The values of the others are linear between their two readings
-around such a time, where these are no pause apart.
+around such a time, where these are no pause apart. The first readings say which known formats fit.
 """
 
-import csv
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.described.array_rows import ArrayRows
-from core.data.described.column_looks import look_at
+from core.data.described.column_looks import look_at, says_source, spread
+from core.data.described.container_rows import PARQUET, ArrayRows, JsonRows, ParquetRows, SheetRows
 from core.data.described.description import RecordingFormat
-from core.data.described.json_rows import JsonRows
-from core.data.described.members import LARGEST_DOCUMENT_BYTES, Member, Sheaf
-from core.data.described.parquet_rows import PARQUET, ParquetRows
-from core.data.described.sheet_rows import SheetRows
-from core.data.described.sources import says_source, spread
+from core.data.described.known_formats import described, names
+from core.data.described.members import LARGEST_DOCUMENT_BYTES, Member, PathPattern, Sheaf, sheaves
+from core.data.described.series import first_vectors, signals_of
+from core.data.described.sheet import sheets_of
+from core.data.described.text_bytes import named_rows
 from core.data.described.text_rows import Damage, Rows, TextRows, whole
-from core.ground.errors import DataError
+from core.data.filters import OF_NINE_CHANNELS, InputMapping, input_mapping, takes_nine
+from core.data.intake import rate_of
+from core.data.signals import Signals
+from core.ground.errors import DataError, UsageError
 from core.ground.files import parsed_json
+from core.ground.plausible import times_problem
 
 ABOUT_LETTERS = 2**16
 """A file about the device is read so far, which is less than the longest value of `csv`."""
@@ -107,7 +112,7 @@ def _signs(sheaf: Sheaf, form: RecordingFormat) -> NDArray[np.float64]:
     if about is None or about.sensor not in sheaf.files:
         return np.ones(len(names))
     content = sheaf.files[about.sensor].read(LARGEST_DOCUMENT_BYTES).decode("utf-8-sig", "replace")
-    rows: Iterable[dict[str, str]] = csv.DictReader(content[:ABOUT_LETTERS].splitlines())
+    rows = named_rows(content[:ABOUT_LETTERS])
     if form.json_ is not None:
         objects = (row for row in parsed_json(content) if isinstance(row, dict))
         rows = (row for row in objects if about.sensor in row.values())
@@ -268,3 +273,124 @@ def _at(
     is_within = (times >= sensor_times[0]) & (times <= sensor_times[-1])
     values = [np.interp(times, sensor_times, column) for column in part.values[rows].T]
     return np.stack(values, axis=1), is_within & (sensor_times[after] - sensor_times[before] <= gap)
+
+
+MOST_RECORDINGS_NAMED = 5
+
+
+def readings(
+    source: Path,
+    form: RecordingFormat,
+    model: Signals,
+    damage: Damage,
+    members: Iterable[Member] | None = None,
+) -> Iterator[NDArray[np.float64]]:
+    """Yield readings of the one recording in `source`, (n, 1 + inputs).
+
+    They are seconds, and what the model takes of a reading, in its order and units: for the nine
+    channels the first acceleration with gravity and the first rotation. Sensors that it does not
+    take are not read; `damage` counts what is left out. Folders that a pattern begins with, and
+    that say one thing each, are not asked for. `members` are the files, where they are listed
+    already. Raises DataError that names what is missing.
+    """
+    form, inputs = _of_model(source, form, model)
+    recordings = sheaves(source, form, unlabelled=True, members=members)
+    if len(recordings) > 1:
+        named = ", ".join(sheaf.name for sheaf in recordings[:MOST_RECORDINGS_NAMED])
+        raise DataError(
+            f"{source}: expected one recording, got {len(recordings)}: {named:.200}; name one of"
+            " them"
+        )
+    mixing = form.mixing
+    for rows in rows_of(recordings[0], form, damage, unlabelled=True):
+        values = inputs.applied_to(rows.values @ mixing)
+        yield np.concatenate([rows.times[:, np.newaxis], values], axis=1)
+    damage.refuse(form.bad_lines)
+
+
+def _of_model(
+    source: Path, form: RecordingFormat, model: Signals
+) -> tuple[RecordingFormat, InputMapping]:
+    """Return the format without sensors that the model does not take, and how its inputs follow."""
+    if takes_nine(model):
+        pair = first_vectors(source, form, "label it with another model")
+        names = tuple(name for sensor in pair for name in sensor.channels)
+        form = form.narrowed(names)
+        places = tuple(form.channel_names.index(name) for name in names)
+        return form, InputMapping(places, (1.0,) * len(OF_NINE_CHANNELS.channels))
+    try:
+        input_mapping(signals_of(form), model)
+        form = form.narrowed(model.channels)
+        return form, input_mapping(signals_of(form), model)
+    except UsageError as problem:
+        raise DataError(f"{source}: {problem}") from None
+
+
+MOST_DAMAGED = 0.5
+"""The share of the first lines that may be no readings."""
+_NO_NAME = re.compile(r"\{[^{}]*\}|\.\w+$")
+
+
+@dataclass(frozen=True)
+class Fits:
+    """The formats that fit.
+
+    by_name: their names of files or columns are those of the recordings. by_shape: as many columns
+    of numbers, but no name says that it is this one. `is_labelled` says whether the paths have the
+    folders that say who, and what was done.
+    """
+
+    by_name: Sequence[str]
+    by_shape: Sequence[str]
+    is_labelled: bool
+
+
+def fits(source: Path, members: Sequence[Member]) -> Fits:
+    """Return the known formats that the files of a source fit."""
+    formats = Fits((), (), True)
+    for is_labelled in (True, False):
+        reasons = {name: _fits(source, members, name, is_labelled) for name in names()}
+        formats = Fits(
+            [name for name, is_named in reasons.items() if is_named],
+            [name for name, is_named in reasons.items() if is_named is False],
+            is_labelled,
+        )
+        if formats.by_name or formats.by_shape:
+            break
+    return formats
+
+
+def _fits(source: Path, members: Sequence[Member], name: str, is_labelled: bool) -> bool | None:
+    """Return whether names, or the shape alone, are those of a format; None for neither."""
+    form = described(name, source)
+    try:
+        recordings = sheaves(source, form, unlabelled=not is_labelled, members=members)
+        if not all(_reads(recordings[0], form, sensor, is_labelled) for sensor in form.sensors):
+            return None
+    except DataError:
+        return None
+    if not form.text.given_names:
+        return True
+    patterns = [
+        pattern for pattern in form.files if re.search(r"[A-Za-z]", _NO_NAME.sub("", pattern))
+    ]
+    return any(
+        PathPattern(pattern).fits(member.name)
+        for pattern in patterns
+        for member in recordings[0].files.values()
+    )
+
+
+def _reads(sheaf: Sheaf, form: RecordingFormat, sensor: str | None, is_labelled: bool) -> bool:
+    """Return whether the first readings of a sensor are those of the format. Raises DataError."""
+    if form.text.given_names and form.array is None:
+        sheets = sheets_of(sheaf.files[sensor])
+        if not sheets or sheets[0].has_names:
+            return False
+    damage = Damage()
+    rows = next(rows_of_sensor(sheaf, form, sensor, damage, not is_labelled))
+    if len(rows.values) < 2 or damage.bad > MOST_DAMAGED * damage.lines:
+        return False
+    rate = rate_of(rows.times)
+    is_plausible = rate is not None and times_problem(1 / rate) is None
+    return form.time.column is None or is_plausible

@@ -1,27 +1,118 @@
-"""The readings of all recordings, sorted by person and session, as they become samples."""
+"""The readings of all recordings, by person and session, become samples, and where windows begin.
+
+Each recording is in the units that its format says, or is refused, before windows are cut. A window
+is of one session, and of one label or of one that most of its samples have.
+"""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.described.channels import MadeChannels
-from core.data.described.description import RecordingFormat
+from core.data.described.description import UNITS, RecordingFormat
 from core.data.described.intervals import Intervals
-from core.data.described.judge import Judge
 from core.data.described.members import Sheaf
-from core.data.described.series import NO_LABEL, RecordedSeries, Series, Stretch
+from core.data.described.series import (
+    NO_LABEL,
+    RecordedSeries,
+    Series,
+    Spool,
+    Stretch,
+    WindowChannels,
+    signals_of,
+)
 from core.data.described.session_rows import places_by, rows_of
-from core.data.described.spool import Spool
 from core.data.described.text_rows import Damage, Rows
-from core.data.intake import rate_of
-from core.data.recordings import Report, refuse_alike, refuse_doubtful
-from core.data.windows import Pair
+from core.data.intake import SPARSE, rate_of
+from core.data.recordings import Cutting, Report, refuse_alike, refuse_doubtful
+from core.data.signals import SIZE_PROBLEMS
+from core.data.windows import Implausible, Pair, UnitsLook, as_sentence
 from core.ground.errors import DataError
+
+BLOCK = 128
+"""Readings over which an acceleration must have a direction, as it has over a window."""
+
+
+class Judge:
+    """Takes readings in the units of windows, and says which sensors cannot be what is said."""
+
+    def __init__(self, form: RecordingFormat) -> None:
+        self._form = form
+        self._largest = form.largest()
+        self._look = UnitsLook(signals_of(form))
+
+    def add(self, recording: str, values: NDArray[np.float64]) -> None:
+        """Add the next readings of a recording, (n, channels).
+
+        Values that no sensor has are left out, as windows leave them out.
+        """
+        values = values[(np.abs(values) <= self._largest).all(axis=1)]
+        for start in range(0, len(values), BLOCK):
+            self._look.take(recording, values[np.newaxis, start : start + BLOCK])
+
+    def problems(self) -> Iterator[str]:
+        """Yield one line for each sensor that looks wrong."""
+        for first, *other_problems in self._by_name():
+            yield f"{self._problem_in_words(first)}{_also(len(other_problems))}"
+
+    def refuse(self, path: Path) -> None:
+        """Raises DataError for the first sensor that looks wrong."""
+        for first, *other_problems in self._by_name():
+            wrong = as_sentence(f"{self._problem_in_words(first)}{_also(len(other_problems))}")
+            raise DataError(
+                f"{path}: {wrong} Give {first.give}: correct `unit` or"
+                " `gravity`, or convert or leave out what is otherwise"
+            )
+
+    def _by_name(self) -> Iterable[list[Implausible]]:
+        """Return what is wrong of each sensor, which is at least one recording."""
+        problems: dict[str, list[Implausible]] = {}
+        for problem in self._look.problems():
+            problems.setdefault(problem.name, []).append(problem)
+        return problems.values()
+
+    def _problem_in_words(self, problem: Implausible) -> str:
+        """Return what is wrong, and which other units would make a mean length plausible."""
+        message = f"{problem.name}: {problem.recording}: {problem.wrong}"
+        sensor = next(
+            (
+                candidate
+                for candidate in signals_of(self._form).judged
+                if candidate.name == problem.name
+            ),
+            None,
+        )
+        if sensor is None or not problem.size or not SIZE_PROBLEMS[sensor.kind](problem.size):
+            return message
+        channel = next(
+            candidate for candidate in self._form.in_windows if candidate.name == problem.name
+        )
+        unit, factor = UNITS[channel.unit]
+        other_sizes = {
+            name: problem.size / factor * other
+            for name, (of, other) in UNITS.items()
+            if of == unit and name != channel.unit
+        }
+        likely = [
+            f"{name} ({size:.3g} {unit})"
+            for name, size in other_sizes.items()
+            if not SIZE_PROBLEMS[sensor.kind](size)
+        ]
+        return (
+            f"{message} The format says {channel.unit}; plausible:"
+            f" {' or '.join(likely) or 'no other unit'}"
+        )
+
+
+def _also(other_recordings: int) -> str:
+    if other_recordings:
+        return f" (and {other_recordings} other recordings)"
+    return ""
+
 
 MOST_SESSIONS = 100_000
 MOST_LABELS = 10_000
@@ -49,7 +140,7 @@ def places_of(form: RecordingFormat, sheaf: Sheaf, rows: Rows) -> Iterator[tuple
 class Sessions:
     """What was read so far."""
 
-    def __init__(self, path: Path, form: RecordingFormat, window_channels: MadeChannels) -> None:
+    def __init__(self, path: Path, form: RecordingFormat, window_channels: WindowChannels) -> None:
         self.hertz = window_channels.signals.sampling_hz
         """The windows' rate; None where it is not said."""
         self._window_channels = window_channels
@@ -74,7 +165,7 @@ class Sessions:
             return tuple(word for word in dict.fromkeys(names) if word in self._classes)
         return tuple(sorted(self._classes))
 
-    def take(self, recordings: Sequence[Sheaf], report: Report) -> None:
+    def read(self, recordings: Sequence[Sheaf], report: Report) -> None:
         """Read these recordings; bytes are reported. Raises DataError."""
         total = sum(sheaf.size for sheaf in recordings)
         before = 0
@@ -82,7 +173,7 @@ class Sessions:
             labelled = 0
             for rows in rows_of(sheaf, self._form, self.damage):
                 if len(rows.values):
-                    labelled += self._take(sheaf, rows)
+                    labelled += self._add(sheaf, rows)
                 report("reading", before + min(self.damage.bytes_done, sheaf.size), total)
             before += sheaf.size
             report("reading", before, total)
@@ -133,7 +224,7 @@ class Sessions:
             notes.append(self._intervals.note())
         return "; ".join(filter(None, notes))
 
-    def _take(self, sheaf: Sheaf, rows: Rows) -> int:
+    def _add(self, sheaf: Sheaf, rows: Rows) -> int:
         """Take readings, and return how many have a label."""
         values = rows.values if self._form.as_recorded else rows.values @ self._mixing
         labels = np.full(len(values), NO_LABEL, np.int16)
@@ -147,7 +238,7 @@ class Sessions:
             times = rows.times[places]
             if key not in self._series:
                 self._series[key] = self._new(sheaf, times)
-            self.judge.take(" ".join(filter(None, key[:2])), values[places])
+            self.judge.add(" ".join(filter(None, key[:2])), values[places])
             if self._intervals is not None:
                 labels[places] = self._within(sheaf, key, times)
             self._series[key].push(times, values[places], labels[places])
@@ -218,3 +309,82 @@ class Sessions:
                 " labels is another one"
             )
         return number
+
+
+WINDOWS_AT_ONCE = 1024
+"""Windows that are gathered at a time."""
+
+Starts = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class _Cut:
+    pair: Pair
+    samples: Callable[[], NDArray[np.float32]]
+    pieces: list[tuple[int, Starts]]
+    """Activities and where their windows begin."""
+
+
+class Cuts:
+    """Where windows begin, and how many there are by person, session and activity."""
+
+    def __init__(self, stretches: Iterable[tuple[Pair, Stretch]], cutting: Cutting) -> None:
+        self.counts: dict[tuple[Pair, int], int] = {}
+        self.longest = 0
+        """Samples of the longest stretch of one label."""
+        self.sparse = 0
+        """Windows that were left out because their readings are too far apart."""
+        self._steps = cutting.window_steps
+        self._stride = cutting.window_stride
+        self._share = cutting.label_share
+        self._cuts: list[_Cut] = []
+        for pair, stretch in stretches:
+            if self._share >= 1.0:
+                pieces = self._pure(stretch)
+            else:
+                pieces = self._most(stretch)
+            self._add(pair, stretch, pieces)
+
+    def windows(self) -> Iterator[tuple[Pair, int, NDArray[np.float32]]]:
+        """Yield windows, (n, window_steps, channels), with their pair and activity."""
+        for cut in self._cuts:
+            views = np.lib.stride_tricks.sliding_window_view(cut.samples(), self._steps, axis=0)
+            for activity, starts in cut.pieces:
+                for begin in range(0, len(starts), WINDOWS_AT_ONCE):
+                    windows = views[starts[begin : begin + WINDOWS_AT_ONCE]]
+                    yield cut.pair, activity, windows.transpose(0, 2, 1)
+
+    def _add(self, pair: Pair, stretch: Stretch, pieces: Iterable[tuple[int, Starts]]) -> None:
+        total = np.concatenate([[0.0], np.cumsum(stretch.wide, dtype=np.float64)])
+        dense_pieces = []
+        for activity, starts in pieces:
+            mean = (total[starts + self._steps] - total[starts]) / self._steps
+            dense = starts[mean <= SPARSE]
+            self.sparse += len(starts) - len(dense)
+            if len(dense):
+                key = pair, activity
+                self.counts[key] = self.counts.get(key, 0) + len(dense)
+                dense_pieces.append((activity, dense))
+        if dense_pieces:
+            self._cuts.append(_Cut(pair, stretch.samples, dense_pieces))
+
+    def _pure(self, stretch: Stretch) -> Iterator[tuple[int, Starts]]:
+        """Yield the starts within each run of one label."""
+        ends = [*(np.flatnonzero(np.diff(stretch.labels)) + 1).tolist(), len(stretch.labels)]
+        begin = 0
+        for end in ends:
+            activity = int(stretch.labels[begin])
+            if activity != NO_LABEL:
+                self.longest = max(self.longest, end - begin)
+                yield activity, np.arange(begin, end - self._steps + 1, self._stride)
+            begin = end
+
+    def _most(self, stretch: Stretch) -> Iterator[tuple[int, Starts]]:
+        """Yield the starts of windows in which a label has its share."""
+        self.longest = max(self.longest, len(stretch.labels))
+        starts = np.arange(0, len(stretch.labels) - self._steps + 1, self._stride)
+        for activity in np.unique(stretch.labels):
+            if activity != NO_LABEL:
+                total = np.concatenate([[0], np.cumsum(stretch.labels == activity)])
+                share = (total[starts + self._steps] - total[starts]) / self._steps
+                yield int(activity), starts[share >= self._share]

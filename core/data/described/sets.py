@@ -17,11 +17,11 @@ from pydantic import Field, model_validator
 from core.data.archive import FolderTree, digest, file_digest
 from core.data.batch import Batch, Batches, Examples
 from core.data.dataset import CLASSIFICATION
-from core.data.described.channels import MadeChannels, made_channels
-from core.data.described.cuts import Cuts
 from core.data.described.description import ChannelForm, RecordingFormat, plain
 from core.data.described.known_formats import described, document, validated
 from core.data.described.reader import gathered
+from core.data.described.series import WindowChannels, channels_of_windows
+from core.data.described.sessions import Cuts
 from core.data.recordings import Cutting, Report, check_window, one_class, silent
 from core.data.source import Reader
 from core.data.windows import Pair, WholeGroups, WindowCounts
@@ -85,7 +85,7 @@ def described_sets(path: Path) -> Mapping[str, Any]:
     return sets_document
 
 
-def read(path: Path, cutting: Cutting, report: Report) -> Examples:
+def read_sets(path: Path, cutting: Cutting, report: Report) -> Examples:
     """Return the windows that all sets have in common, float32 (window_steps, channels).
 
     Raises DataError naming set, file, line and remedy.
@@ -96,11 +96,11 @@ def read(path: Path, cutting: Cutting, report: Report) -> Examples:
     forms = {name: _renamed(set_document) for name, set_document in sets_document["sets"].items()}
     names = _common_channels(path, forms, sets_document["channels"])
     cut_sets: dict[str, OneSet] = {}
-    window_channels: MadeChannels | None = None
+    window_channels: WindowChannels | None = None
     for name, set_document in sets_document["sets"].items():
         form = _with_channels(forms[name], names)
         data = path.parent / Path(set_document["data"]).expanduser()
-        window_channels = made_channels(data, form, cutting)
+        window_channels = channels_of_windows(data, form, cutting)
         cuts, recordings = gathered(data, form, cutting, window_channels, report)
         label_names = set_document["labels"]
         cut_sets[name] = cuts, [label_names.get(label, label) for label in recordings.labels]
@@ -152,7 +152,8 @@ def _common_channels(
 ) -> tuple[str, ...]:
     """Return the names of the channels that all sets have. Raises DataError where none is."""
     kinds = [
-        {channel.name: _kind(channel, form) for channel in form.shown} for form in forms.values()
+        {channel.name: _kind(channel, form) for channel in form.in_windows}
+        for form in forms.values()
     ]
     names = [name for name in kinds[0] if all(name in set_kinds for set_kinds in kinds)]
     for name in requested_names or names:
@@ -182,7 +183,7 @@ def _common_channels(
 
 def _with_channels(form: RecordingFormat, names: Sequence[str]) -> RecordingFormat:
     """Return a format with these channels alone, in this order."""
-    channels = [channel for name in names for channel in form.shown if channel.name == name]
+    channels = [channel for name in names for channel in form.in_windows if channel.name == name]
     channels += [channel for channel in form.channels if channel.added_to in names]
     return form.model_copy(update={"channels": tuple(channels)})
 
@@ -249,7 +250,7 @@ class Sets(Reader):
     suffix = None
     usual_names = ()
     settings = ("window_steps", "window_stride", "format", "label_share", "bad_lines", "test_set")
-    read = staticmethod(read)
+    read = staticmethod(read_sets)
 
     @staticmethod
     def recognizes(path: Path) -> bool:

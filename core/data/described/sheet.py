@@ -4,7 +4,6 @@ Nothing is known of the file before. At most `MOST_BYTES` of a text are read, an
 """
 
 import codecs
-import csv
 import io
 import re
 from collections import Counter
@@ -17,14 +16,17 @@ from typing import Any
 import numpy as np
 
 from core.data.archive import ZIP_DAMAGE
-from core.data.described import array_rows
-from core.data.described.array_rows import loaded
+from core.data.described.container_rows import (
+    CBOR,
+    cells_of_array,
+    cells_of_reading,
+    loaded,
+    of_cbor,
+    table_of,
+)
 from core.data.described.description import TextForm
-from core.data.described.json_rows import CBOR, cells_of, of_cbor
 from core.data.described.members import Member
-from core.data.described.parquet_rows import table_of
-from core.data.described.sources import MOST_SOURCES
-from core.data.described.text_bytes import lines_of
+from core.data.described.text_bytes import DAMAGE, lines_of
 from core.data.recordings import is_number, no_number
 from core.ground.errors import DataError
 from core.ground.files import parsed_json
@@ -37,6 +39,7 @@ MOST_COLUMNS = 1000
 MOST_OBJECTS = 40_000
 """Objects of a document, in which sensors may follow each other."""
 MOST_VALUES = 400_000
+MOST_SOURCES = 16
 _COMMENTS = ("#", "%", "//")
 _CANDIDATES = ("tab", ";", "|", ",", "space")
 _BINARY = (b"PK", b"MATLAB 5", b"PAR1")
@@ -83,7 +86,7 @@ def sheets_of(member: Member) -> Sequence[Sheet]:
 
     Raises DataError for a damaged archive.
     """
-    with member.opened() as raw:
+    with member.open() as raw:
         try:
             begin = raw.read(MOST_BYTES)
             is_whole = len(begin) < MOST_BYTES
@@ -162,7 +165,7 @@ def _array(member: Member, content: bytes) -> Sheet | None:
     if not tables:
         return None
     name = max(tables, key=lambda array_name: tables[array_name].size)
-    rows = list(array_rows.cells_of(tables[name][:MOST_LINES, :MOST_COLUMNS]))
+    rows = list(cells_of_array(tables[name][:MOST_LINES, :MOST_COLUMNS]))
     notes = [f"other arrays: {', '.join(other for other in tables if other != name)}"]
     return _sheet(member, {"array": name}, [], rows, notes if len(tables) > 1 else [])
 
@@ -243,7 +246,7 @@ def _table(
     if not names:
         return None
     cells = [
-        cells_of(row, names)
+        cells_of_reading(row, names)
         for row in rows[:MOST_LINES]
         if isinstance(row, list) and len(row) == len(names)
     ]
@@ -255,7 +258,7 @@ def _objects(member: Member, json_section: Mapping[str, Any], rows: Sequence[Any
     """Return the sheet of readings that are objects, with the keys of all."""
     objects = [row for row in rows if isinstance(row, dict)]
     names = list(dict.fromkeys(key for row in objects for key in row))[:MOST_COLUMNS]
-    cells = [cells_of(row, names) for row in objects]
+    cells = [cells_of_reading(row, names) for row in objects]
     return _sheet(member, {"json": json_section}, names, cells, [])
 
 
@@ -364,7 +367,7 @@ def _cells(lines: Sequence[str], separator: str) -> list[list[str]]:
     form = TextForm.model_validate({"separator": separator})
     try:
         return [row for line in lines for row in lines_of([line], form)]
-    except csv.Error:
+    except DAMAGE:
         return []
 
 

@@ -1,7 +1,9 @@
-"""The bytes of a text on their way to its lines: counted, and bounded where a line never ends."""
+"""The bytes of a text and its lines as values: counted, and bounded where a line never ends."""
 
 import csv
 import io
+import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO
 
@@ -14,6 +16,8 @@ SEPARATORS = {"tab": "\t", "space": " "}
 LONGEST_LINE_BYTES = 16 * 1024
 """A thousand columns of sixteen characters."""
 AT_ONCE_BYTES = 8 * 1024
+DAMAGE = (csv.Error, EOFError, OSError, zlib.error, zipfile.BadZipFile)
+"""Errors of reading a line that no text has, and a damaged archive."""
 
 
 class TextBytes(io.BufferedIOBase):
@@ -72,6 +76,11 @@ def lines_of(stream: Iterable[str], form: TextForm) -> Iterator[list[str]]:
         quotechar=form.quote,
         skipinitialspace=True,
     )
+
+
+def named_rows(text: str) -> Iterable[dict[str, str]]:
+    """Return the lines of a text as values by the names that its first line has."""
+    return csv.DictReader(text.splitlines())
 
 
 def _parts(line: str, end: str) -> list[str]:

@@ -4,10 +4,7 @@ A damaged line is left out and counted, with the first one as an example; a shar
 allowed, which a format or a person says.
 """
 
-import csv
 import io
-import zipfile
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -23,7 +20,7 @@ from core.data.archive import one_line
 from core.data.described.description import RecordingFormat
 from core.data.described.members import Member
 from core.data.described.moments import is_of_day, moment_of, seconds_of, zone_of
-from core.data.described.text_bytes import TextBytes, header_of, lines_of
+from core.data.described.text_bytes import DAMAGE, TextBytes, header_of, lines_of
 from core.data.recordings import no_number, number
 from core.ground.errors import DataError
 
@@ -36,8 +33,6 @@ LOOKED_AT = 4096
 """Readings of a file from which it is judged whether they are of one source."""
 MOST_BAD = 0.5
 """The most that `bad_lines` may be: more are another form, not damage."""
-DAMAGE = (csv.Error, EOFError, OSError, zlib.error, zipfile.BadZipFile)
-"""Errors of reading a line that no text has, and a damaged archive."""
 LOCAL = "without a zone"
 ZONED = "with a zone"
 
@@ -219,7 +214,7 @@ class TextRows:
 
     def _content(self) -> AbstractContextManager[IO[bytes]]:
         """Open the text."""
-        return self._member.opened()
+        return self._member.open()
 
     def _places(self, names: Sequence[str], line: int) -> dict[str, int]:
         """Return where the columns stand that are asked for. Raises DataError for a missing one."""

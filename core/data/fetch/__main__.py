@@ -14,9 +14,8 @@ from pathlib import Path
 from shlex import quote
 
 from core.data.archive import file_digest
-from core.data.fetch.download import RemoteFile, download
-from core.data.fetch.sets import SETS, PublishedSet
-from core.data.fetch.unpack import unpack
+from core.data.fetch import SETS, PublishedSet
+from core.data.fetch.download import RemoteFile, download, unpack
 from core.data.recordings import Report
 from core.ground.errors import ClusterError, DataError, ExitCode, UsageError
 from core.ground.files import atomic_write, user_cache

@@ -1,13 +1,12 @@
-"""One file over HTTPS into a file.
+"""One file over HTTPS into a file, and the one file of an archive that is wanted.
 
 It is resumed after any interruption, bounded and checked, then it gets its name.
 
 What has come lies in `.NAME.part` beside the file, and `.NAME.part.json` says of which version it
 is (RFC 9110, 13.1.5: `If-Range` continues that version alone). The name appears when size and
-SHA-256 are right.
+SHA-256 are right. A file of an archive is streamed beside it, bounded, and whole or absent.
 """
 
-import fcntl
 import http.client
 import json
 import os
@@ -16,20 +15,24 @@ import ssl
 import time
 import urllib.error
 import urllib.request
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from core.data.archive import CHUNK_BYTES, file_digest
+from core.data.archive import CHUNK_BYTES, ZIP_DAMAGE, file_digest, one_line, open_zip
 from core.data.recordings import Report
 from core.ground.errors import ClusterError, DataError
-from core.ground.files import atomic_write, parsed_json
+from core.ground.files import atomic_write, read_json
+from core.ground.locks import take
+from core.ground.waiting import Backoff
 
 SILENCE_SECONDS = 30.0
-PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0)
+MOST_FAILURES = 4
+PAUSES = Backoff(first_seconds=1.0)
 """Pauses before attempts that follow one without a byte; one that brought some starts from the
 first."""
 AGENT = "pscluster (recordings for training; one file)"
@@ -101,7 +104,7 @@ def opened_alone(partial: Path) -> Iterator[IO[bytes]]:
         ) from None
     with stream:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            take(stream.fileno())
             same = os.path.samestat(os.fstat(stream.fileno()), os.lstat(partial))
         except OSError:
             same = False
@@ -120,7 +123,7 @@ def _attempts(partial: Path) -> Iterator[float | None]:
     failures = 0
     before = partial.stat().st_size
     while True:
-        yield PAUSES_SECONDS[failures] if failures < len(PAUSES_SECONDS) else None
+        yield PAUSES.seconds(failures + 1) if failures < MOST_FAILURES else None
         size = partial.stat().st_size
         failures = 0 if size > before else failures + 1
         before = size
@@ -233,12 +236,8 @@ def _version(partial: Path, url: str) -> str | None:
     None where it is not of this URL, or cannot be continued.
     """
     try:
-        with _state(partial).open("rb") as stream:
-            state = parsed_json(stream.read(LONGEST_STATE))
-        if state["url"] == url:
-            version = state["version"]
-        else:
-            version = None
+        state = read_json(_state(partial), LONGEST_STATE)
+        version = state["version"] if state["url"] == url else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if isinstance(version, str) and version.isprintable() and version:
@@ -302,3 +301,59 @@ def _not_fetched(remote_file: RemoteFile, path: Path, problem: Exception) -> Not
         f"{remote_file.url}: cannot be fetched ({cause}); try again, it continues from here; or"
         f" fetch it on a machine that has a network and put it at {path}"
     )
+
+
+WHOLE_ARCHIVE = 4
+"""Factor of the bound of one file for all of the archive: HHAR has four tables in one."""
+
+
+def unpack(archive: Path, member: str, path: Path, most_bytes: int, report: Report) -> None:
+    """Write the archive's file of this name, in whatever folder it lies there, to `path`.
+
+    Raises DataError.
+    """
+    with (
+        archive.open("rb") as stream,
+        open_zip(stream, str(archive), WHOLE_ARCHIVE * most_bytes) as opened,
+    ):
+        entries = [
+            info for info in opened.infolist() if PurePosixPath(info.filename).name == member
+        ]
+        entries = [info for info in entries if not info.filename.startswith("__MACOSX/")]
+        if len(entries) != 1:
+            raise DataError(
+                f"{archive}: expected one {member}, got {len(entries)}; fetch the archive again"
+            )
+        if entries[0].file_size > most_bytes:
+            raise DataError(
+                f"{archive}: {entries[0].filename} unpacks to {entries[0].file_size} bytes, more"
+                f" than {most_bytes}; do not trust this archive"
+            )
+        _write(opened, entries[0], path, report)
+
+
+def _write(opened: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, report: Report) -> None:
+    done = 0
+    partial = path.with_name(f".{path.name}.part")
+    with opened_alone(partial) as target:
+        try:
+            target.truncate(0)  # what a killed process left
+            with opened.open(info) as source:
+                while chunk := source.read(CHUNK_BYTES):
+                    done += len(chunk)
+                    if done > info.file_size:
+                        raise DataError(
+                            f"{opened.filename}: {info.filename}: longer than it says; do not"
+                            " trust it"
+                        )
+                    write_whole(target, chunk)
+                    report("unpacking", done, info.file_size)
+            os.fsync(target.fileno())
+            partial.rename(path)
+        except ZIP_DAMAGE as problem:
+            raise DataError(
+                f"{path}: cannot be unpacked ({one_line(problem)}); free some space, or fetch the"
+                " archive again"
+            ) from None
+        finally:
+            partial.unlink(missing_ok=True)

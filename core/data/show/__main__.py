@@ -9,32 +9,121 @@ this room.
 
 import argparse
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from core.data.described.known_formats import BESIDE, described, open_questions
+from core.data.described.members import MOST_MEMBERS, Member, members_of
+from core.data.described.session_rows import fits
 from core.data.prepare import prepare
-from core.data.show.choice import FoundRecordings, choose, write_draft
-from core.data.show.draft import Draft
-from core.data.show.looks import RecordingLook
-from core.data.show.page import page
-from core.data.show.portrait import Portrait, portrait_of
-from core.data.show.recording import look_at
-from core.data.show.terminal import lines, table
-from core.data.show.wrong import named_lines
-from core.data.source import DESCRIBED
+from core.data.show import Portrait, RecordingLook, portrait_of
+from core.data.show.draft import Draft, draft_of
+from core.data.show.recording import look_at_recordings, named_lines
+from core.data.show.sections import aligned_lines, page_of, terminal_lines
+from core.data.source import DESCRIBED, PROJECT_ROOT, SYNTHETIC, Source, find_source
 from core.ground.errors import ClusterError, DataError, ExitCode
-from core.ground.files import atomic_write, prepared_folder
+from core.ground.files import atomic_write, prepared_folder, user_cache
 from core.logs import say, say_json
 from core.logs.bars import bar
+
+
+@dataclass(frozen=True)
+class ChosenSource:
+    """What to show: recordings of a kind, or a draft for those that no reader knows.
+
+    format: the name or file of the format; None where the kind needs none. is_labelled: whether
+    the format's paths say who, and what was done.
+    """
+
+    source: Source | None
+    format: str | None = None
+    is_labelled: bool = True
+    draft: Draft | None = None
+    members: Sequence[Member] | None = None
+
+
+def choose_format(
+    source_argument: str | None, options: Mapping[str, Any], *, is_draft_asked: bool
+) -> ChosenSource:
+    """Find what recordings are. Raises DataError, also where a person has to choose a format."""
+    named = options.get("format")
+    problem: DataError | None = None
+    try:
+        source: Source | None = find_source(
+            source_argument, os.environ, PROJECT_ROOT, user_cache(), named
+        )
+    except DataError as refused:
+        source = None
+        problem = refused
+    path = Path(os.path.expanduser(source_argument or ""))
+    is_made_up = source_argument in (None, "", SYNTHETIC)
+    if is_made_up or not path.exists() or (source is not None and not is_draft_asked):
+        if problem is not None:
+            raise problem
+        return ChosenSource(source, named)
+    members = _members(path)
+    if not is_draft_asked:
+        formats = fits(path, members)
+        if len(formats.by_name) == 1:
+            name = formats.by_name[0]
+            why = f"{path} (fits the format {name})"
+            return ChosenSource(
+                Source(DESCRIBED, path, why), name, formats.is_labelled, members=members
+            )
+        _refuse_several(path, formats.by_name, formats.by_shape)
+    draft = draft_of(path.name, members)
+    if draft is not None:
+        return ChosenSource(None, draft=draft)
+    if problem is not None:
+        raise problem
+    return ChosenSource(source)
+
+
+def _members(path: Path) -> Sequence[Member]:
+    """Return the files of a source. Raises DataError where there are too many to look at."""
+    names = (name for _, _, files in os.walk(path) for name in files)
+    few = sum(1 for _ in islice(names, MOST_MEMBERS + 1)) <= MOST_MEMBERS
+    file_members = (member for member in members_of(path) if member.path.is_file()) if few else ()
+    members = list(islice(file_members, MOST_MEMBERS + 1))
+    if not few or len(members) > MOST_MEMBERS:
+        raise DataError(f"{path}: more than {MOST_MEMBERS} files; name a smaller folder")
+    return members
+
+
+def _refuse_several(path: Path, by_name: Sequence[str], by_shape: Sequence[str]) -> None:
+    if by_name:
+        raise DataError(
+            f"{path}: fits the formats {' and '.join(by_name)}; choose one with --format, or write"
+            " a description with --draft FILE"
+        )
+    if by_shape:
+        raise DataError(
+            f"{path}: has as many columns as {' or '.join(by_shape)}, but no names that say it;"
+            f" give --format {by_shape[0]} if it is that, else write a description with --draft"
+            " FILE"
+        )
+
+
+def write_draft(draft: Draft, path: Path, *, is_forced: bool) -> None:
+    """Write a draft. Raises DataError where the file is there already, and ClusterError."""
+    if path.exists() and not is_forced:
+        raise DataError(
+            f"{path}: is there already; use it with --format, name another file with --draft, or"
+            " replace it with --force"
+        )
+    atomic_write(path, draft.text.encode(), "give another --draft")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Find, prepare, and show what was found."""
     command_line = _parser().parse_args(arguments)
     try:
-        choice = choose(
+        choice = choose_format(
             command_line.source, command_line.options, is_draft_asked=command_line.draft is not None
         )
         if choice.draft is not None:
@@ -79,7 +168,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _show(command_line: argparse.Namespace, choice: FoundRecordings) -> int:
+def _show(command_line: argparse.Namespace, choice: ChosenSource) -> int:
     """Show recordings, and what is wrong with windows of them. Raises ClusterError."""
     recording_summary = _look(command_line, choice)
     portrait = None
@@ -92,7 +181,7 @@ def _show(command_line: argparse.Namespace, choice: FoundRecordings) -> int:
         problem = refusal
     if command_line.out is not None:
         atomic_write(
-            command_line.out, page(portrait, recording_summary).encode(), "give another --out"
+            command_line.out, page_of(portrait, recording_summary).encode(), "give another --out"
         )
     if command_line.json:
         windows_document = {} if portrait is None else portrait.to_json()
@@ -112,7 +201,7 @@ def _show(command_line: argparse.Namespace, choice: FoundRecordings) -> int:
         encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
         if choice.source is not None and recording_summary is not None:
             say(choice.source.why)
-        for line in lines(portrait, recording_summary, blocks=encoding.startswith("utf")):
+        for line in terminal_lines(portrait, recording_summary, blocks=encoding.startswith("utf")):
             say(line)
         if command_line.out is not None:
             say(f"page: {command_line.out}")
@@ -122,7 +211,7 @@ def _show(command_line: argparse.Namespace, choice: FoundRecordings) -> int:
     return int(problem.exit_code)
 
 
-def _look(command_line: argparse.Namespace, choice: FoundRecordings) -> RecordingLook | None:
+def _look(command_line: argparse.Namespace, choice: ChosenSource) -> RecordingLook | None:
     """Return what described recordings hold; None for others. Raises DataError."""
     source = choice.source
     if source is None or source.path is None or source.kind != DESCRIBED:
@@ -131,10 +220,12 @@ def _look(command_line: argparse.Namespace, choice: FoundRecordings) -> Recordin
     if command_line.options.get("sampling_hz") is not None:
         time = form.time.model_copy(update={"hertz": command_line.options["sampling_hz"]})
         form = form.model_copy(update={"time": time})
-    return look_at(source.path, form, is_labelled=choice.is_labelled, members=choice.members)
+    return look_at_recordings(
+        source.path, form, is_labelled=choice.is_labelled, members=choice.members
+    )
 
 
-def _portrait(command_line: argparse.Namespace, choice: FoundRecordings) -> Portrait | None:
+def _portrait(command_line: argparse.Namespace, choice: ChosenSource) -> Portrait | None:
     """Return what the windows hold; None where no path says whose they are. Raises DataError."""
     if not choice.is_labelled:
         return None
@@ -164,7 +255,7 @@ def _say_draft(command_line: argparse.Namespace, draft: Draft, path: Path) -> No
     rows = [
         [column.name, ", ".join(column.samples), column.unit_of_time] for column in draft.columns
     ]
-    for line in table(["column", "values such as", "time in"], rows):
+    for line in aligned_lines(["column", "values such as", "time in"], rows):
         say(line)
     say(
         f"\n{command_line.source} fits no known format; a draft of one is in {path}, with"

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 import numpy as np
 
 from core.data.described.column_looks import (
+    DOUBLED,
     ColumnLook,
     columns_of,
     length_of,
@@ -20,7 +21,6 @@ from core.data.described.column_looks import (
 from core.data.described.members import Member
 from core.data.described.moments import is_of_day, patterns_of
 from core.data.described.sheet import Sheet, sheets_of
-from core.data.described.sources import DOUBLED
 from core.data.described.text_rows import LACKING
 
 MOST_FILES = 48

@@ -1,30 +1,93 @@
 """What recordings of a format hold before windows are cut: readings, rates, pauses, who and what.
 
-Only so much is read as a person waits for, and it says whether that was all.
+Only so much is read as a person waits for, and it says whether that was all. What looks wrong has
+its likely cause, and the line of a file that an error names has its neighbours.
 """
 
 import math
+import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.data.described.description import RecordingFormat
 from core.data.described.intervals import Intervals
-from core.data.described.judge import Judge
-from core.data.described.members import Member, Sheaf, members_of, sheaves
-from core.data.described.path_pattern import PathPattern
+from core.data.described.members import Member, PathPattern, Sheaf, members_of, sheaves
 from core.data.described.session_rows import places_by, rows_of
-from core.data.described.sessions import places_of
+from core.data.described.sessions import Judge, places_of
 from core.data.described.text_rows import Damage, Rows
-from core.data.show.looks import Excerpt, LabelLook, RecordingLook, SessionLook
-from core.data.show.portrait import ChannelFigures, ChannelRow
-from core.data.show.suspicions import rate_problems, rate_questions
+from core.data.intake import SPARSE
+from core.data.show import (
+    ChannelFigures,
+    ChannelRow,
+    Excerpt,
+    LabelLook,
+    RecordingLook,
+    SessionLook,
+)
 from core.ground.errors import DataError
+from core.ground.plausible import times_problem
+
+OTHER_RATE = 1.25
+"""A rate that differs by this factor from the windows' is said."""
+
+
+def rate_problems(form: RecordingFormat, sessions: Sequence[SessionLook]) -> Iterator[str]:
+    """Yield what is wrong with the times of sessions, and with their rate for the windows."""
+    problems_by_key: dict[str, dict[str, str]] = {}
+    for session in sessions:
+        session_name = session.name
+        if session.readings > 2 and 2 * session.unordered > session.readings:
+            problem = "most readings have the time of the one before or an older one"
+            problems_by_key.setdefault("time.column", {})[session_name] = problem
+        elif session.hertz:
+            wrong = times_problem(1.0 / session.hertz)
+            key, problem = "time.unit", wrong or ""
+            if wrong is None:
+                key, problem = "time.hertz", _rate_problem(form.time.hertz, session.hertz)
+            if problem:
+                problems_by_key.setdefault(key, {})[session_name] = problem
+    for key, problems in problems_by_key.items():
+        yield _first_of(key, problems)
+
+
+def rate_questions(form: RecordingFormat, sessions: Sequence[SessionLook]) -> Iterator[str]:
+    """Yield whether another rate than the recordings' is meant."""
+    windows = form.time.hertz
+    if windows is None:
+        return
+    questions = {
+        session.name: (f"about {session.hertz:.3g} readings a second, which become {windows:g}")
+        for session in sessions
+        if session.hertz >= windows / SPARSE
+        and not 1 / OTHER_RATE <= session.hertz / windows <= OTHER_RATE
+        and times_problem(1.0 / session.hertz) is None
+    }
+    if questions:
+        yield _first_of("time.hertz", questions)
+
+
+def _rate_problem(windows: float | None, recorded_hertz: float) -> str:
+    if windows is not None and recorded_hertz < windows / SPARSE:
+        return (
+            f"about {recorded_hertz:.3g} readings a second, too few for windows of {windows:g}: set"
+            " jobs.train.data.sampling_hz"
+        )
+    return ""
+
+
+def _first_of(name: str, problems: Mapping[str, str]) -> str:
+    """Return the first of several problems, and how many others there are."""
+    session_name, wrong = next(iter(problems.items()))
+    also = f" (and {len(problems) - 1} other sessions)" if len(problems) > 1 else ""
+    return f"{name}: {session_name}: {wrong}{also}"
+
 
 MOST_READINGS = 4_000_000
 MOST_SECONDS = 10.0
@@ -40,7 +103,7 @@ Place = tuple[str, str, str]
 """Person, session and file."""
 
 
-def look_at(
+def look_at_recordings(
     source: Path,
     form: RecordingFormat,
     *,
@@ -70,13 +133,13 @@ def look_at(
             break
         try:
             for rows in rows_of(sheaf, form, tally.damage, unlabelled=not is_labelled):
-                tally.take(sheaf, rows)
+                tally.add(sheaf, rows)
                 if tally.readings >= MOST_READINGS or clock() > ends:
                     is_whole = False
                     break
         except DataError as problem:
             problems.append(str(problem))
-    return tally.look(len(recordings), is_whole, problems)
+    return tally.summary(len(recordings), is_whole, problems)
 
 
 @dataclass
@@ -104,13 +167,13 @@ class _Tally:
         self._unknown: dict[str, int] = defaultdict(int)
         self._judge = Judge(form)
 
-    def take(self, sheaf: Sheaf, rows: Rows) -> None:
+    def add(self, sheaf: Sheaf, rows: Rows) -> None:
         """Add the next readings of a recording."""
         if not len(rows.values):
             return
         values = rows.values @ self._mixing
         self.readings += len(values)
-        self._figures.take(values)
+        self._figures.add(values)
         for spelled, places in places_by(places_of(self._form, sheaf, rows)).items():
             person, session, word = (name.strip() for name in spelled)
             file = "" if self._form.session.column else sheaf.name
@@ -118,7 +181,7 @@ class _Tally:
             session_readings = self._sessions.setdefault(place, _Session())
             times = rows.times[places]
             session_readings.times.append(times)
-            self._judge.take(" ".join(filter(None, (person, session))), values[places])
+            self._judge.add(" ".join(filter(None, (person, session))), values[places])
             if not self._is_labelled:
                 self._keep("", place, times, values[places])
                 continue
@@ -126,7 +189,7 @@ class _Tally:
                 session_readings.labels[label] += len(part)
                 self._keep(label, place, times[part], values[places][part])
 
-    def look(self, files: int, is_whole: bool, problems: Sequence[str]) -> RecordingLook:
+    def summary(self, files: int, is_whole: bool, problems: Sequence[str]) -> RecordingLook:
         """Return what was found."""
         form = self._form
         sessions = [self._session(*item) for item in sorted(self._sessions.items())]
@@ -251,3 +314,47 @@ class _Tally:
             seconds = float(moments[: len(values)].max() - moments[0])
             owner = " ".join(filter(None, place[:2]))
             yield Excerpt(label, owner, seconds, tuple(map(tuple, values.tolist())))
+
+
+AROUND = 2
+LONGEST_LINE = 160
+AT_ONCE = 2**16
+_PLACE = re.compile(r"^(?P<path>.+?):(?P<line>\d{1,9}): ")
+
+
+def named_lines(error: str) -> Iterator[str]:
+    """Yield the lines around `path:line: ...`, the named one marked.
+
+    There are none where the error names no readable line.
+    """
+    match = _PLACE.match(error)
+    if match is None:
+        return
+    path = Path(match["path"])
+    line = int(match["line"])
+    if not path.is_file():
+        return
+    first = max(1, line - AROUND)
+    with path.open("rb") as stream:
+        for number in range(1, line + AROUND + 1):
+            content = _line_of_file(stream)
+            if not content:
+                return
+            if number >= first:
+                text = content[: LONGEST_LINE + 1].decode("utf-8", "replace").rstrip("\r\n")
+                if len(text) <= LONGEST_LINE:
+                    excerpt = text
+                else:
+                    excerpt = f"{text[:LONGEST_LINE]}..."
+                yield f"{'>' if number == line else ' '} {number}: {excerpt}"
+
+
+def _line_of_file(stream: IO[bytes]) -> bytes:
+    """Return the beginning of the next line, and pass its rest over.
+
+    A line may be as long as the file.
+    """
+    begin = rest = stream.readline(AT_ONCE)
+    while rest and not rest.endswith(b"\n"):
+        rest = stream.readline(AT_ONCE)
+    return begin

@@ -14,10 +14,9 @@ from typing import IO, Any, cast
 
 import pytest
 
+from core.data.fetch import SETS, PublishedSet
 from core.data.fetch import __main__ as command
-from core.data.fetch.download import NotFetchedError, RemoteFile, download, write_whole
-from core.data.fetch.sets import SETS, PublishedSet
-from core.data.fetch.unpack import unpack
+from core.data.fetch.download import NotFetchedError, RemoteFile, download, unpack, write_whole
 from core.data.recordings import silent
 from tests.core.data.desk import refused, says
 from tests.core.data.file_server import CONTENT, HASH, Server, serving

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.data.show.portrait import portrait_of
-from core.data.show.terminal import lines
+from core.data.show import portrait_of
+from core.data.show.sections import terminal_lines
 from core.data.signals import Signals
 from tests.core.data.desk import Desk, has, wrong
 from tests.core.data.npz_files import Arrays, changed, sample
@@ -66,7 +66,7 @@ def test_nothing_is_known_of_channels_that_a_file_does_not_name(desk: Desk, widt
     assert dataset.signals == Signals()
     portrait = portrait_of(dataset)
     assert [row.name for row in portrait.channels] == [str(place) for place in range(width)]
-    assert "channels: not stated: names, units, rate, filters" in list(lines(portrait))
+    assert "channels: not stated: names, units, rate, filters" in list(terminal_lines(portrait))
 
 
 @pytest.mark.parametrize("shape", [(), (1,)])

@@ -15,10 +15,9 @@ import pytest
 from benchmarks.synthetic_hhar import write_hhar
 from core.data import Dataset
 from core.data.prepare import Data
-from core.data.show.page import page
-from core.data.show.portrait import MOST_GROUPS, portrait_of
-from core.data.show.terminal import BLOCKS, PLAIN, lines, sparkline
-from core.data.show.wrong import named_lines
+from core.data.show import MOST_GROUPS, portrait_of
+from core.data.show.recording import named_lines
+from core.data.show.sections import BLOCKS, PLAIN, page_of, sparkline, terminal_lines
 from core.logs.bars import MIB, bar
 from tests.core.data.desk import Desk, Show
 from tests.core.data.given_examples import written
@@ -65,13 +64,13 @@ def test_windows_are_drawn_from_the_training_rows_of_their_class(dataset: Datase
 
 
 def test_the_lines_have_everything_and_fit(dataset: Dataset) -> None:
-    text = list(lines(portrait_of(dataset)))
+    text = list(terminal_lines(portrait_of(dataset)))
     assert any(re.match(r"class +train +test$", line) for line in text)
     assert any(re.match(r"0 a +(train|test) ", line) for line in text)
     drawn = [line for line in text if re.match(r"  [xyz] ", line)]
     assert len(drawn) == 3 * len(dataset.labels)
     assert max(map(len, drawn)) < 100
-    assert "".join(lines(portrait_of(dataset), blocks=False)).isascii()
+    assert "".join(terminal_lines(portrait_of(dataset), blocks=False)).isascii()
 
 
 @pytest.mark.parametrize(
@@ -93,7 +92,7 @@ def windows(train: int, test: int, **beside: Any) -> Data:
 def test_the_page_escapes_what_the_recordings_say(tmp_path: Path) -> None:
     labels = ["<script>alert(1)</script>", "b"]
     given = windows(8, 4, groups=[0, 0, 1, 1] * 2, labels=labels)
-    text = page(portrait_of(written(given, tmp_path, source="<b>", standardized=True)))
+    text = page_of(portrait_of(written(given, tmp_path, source="<b>", standardized=True)))
     assert "<script>" not in text
     assert "&lt;script&gt;" in text
     assert text.count("<svg") == 2
@@ -106,7 +105,7 @@ def test_tables_and_regressions_have_no_windows(tmp_path: Path) -> None:
     found = portrait_of(written(given, tmp_path, "regression"))
     assert (found.classes, found.groups, found.windows) == ((), (), ())
     assert [channel.name for channel in found.channels] == ["0", "1"]
-    assert list(lines(found))
+    assert list(terminal_lines(found))
 
 
 def test_of_many_groups_the_first_are_shown_and_the_others_counted(tmp_path: Path) -> None:
@@ -114,7 +113,7 @@ def test_of_many_groups_the_first_are_shown_and_the_others_counted(tmp_path: Pat
     found = portrait_of(written(given, tmp_path, standardized=True))
     assert [row.number for row in found.groups] == list(range(MOST_GROUPS))
     assert found.groups_left_out == 300 - MOST_GROUPS
-    assert f"and {300 - MOST_GROUPS} more" in list(lines(found))
+    assert f"and {300 - MOST_GROUPS} more" in list(terminal_lines(found))
 
 
 @pytest.fixture(autouse=True)

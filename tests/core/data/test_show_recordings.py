@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 
 from core.data.described.known_formats import described
-from core.data.show import recording
-from core.data.show.looks import RecordingLook
-from core.data.show.page import page
-from core.data.show.recording import look_at
-from core.data.show.terminal import lines
+from core.data.show import RecordingLook, recording
+from core.data.show.recording import look_at_recordings
+from core.data.show.sections import page_of, terminal_lines
 from tests.core.data.described.movement import (
     DESCRIBED_SO,
     EVERYONE,
@@ -49,7 +47,7 @@ def look(
     """What is seen of these rows in one file."""
     content = (form or Form()).bytes_of(rows)
     put(folder, {"r.csv": content}, {"files": "r.csv", **DESCRIBED_SO, **said})
-    return look_at(folder, described(None, folder))
+    return look_at_recordings(folder, described(None, folder))
 
 
 def test_people_classes_rates_and_seconds_are_those_of_the_rows(tmp_path: Path) -> None:
@@ -109,19 +107,21 @@ def test_reading_ends_with_the_time_or_the_readings_that_a_person_waits_for(
     put(folder, files, {**DESCRIBED_SO, "files": "*.csv"})
     turns = count()
     form = described(None, folder)
-    by_time = look_at(folder, form, clock=lambda: recording.MOST_SECONDS * next(turns) / 2)
+    by_time = look_at_recordings(
+        folder, form, clock=lambda: recording.MOST_SECONDS * next(turns) / 2
+    )
     assert (by_time.is_whole, by_time.files, by_time.readings) == (False, 5, 480)
     monkeypatch.setattr(recording, "MOST_READINGS", 500)
-    by_rows = look_at(folder, form)
+    by_rows = look_at_recordings(folder, form)
     assert (by_rows.is_whole, by_rows.readings) == (False, 960)
-    assert "readings: 960 (the first)" in next(lines(None, by_rows))
+    assert "readings: 960 (the first)" in next(terminal_lines(None, by_rows))
 
 
 def test_a_damaged_recording_is_named_and_the_others_are_shown(tmp_path: Path) -> None:
     folder = tmp_path / "own"
     files = {"a.csv": Form().bytes_of(EVERYONE), "b.csv": b"other,names\n1,2\n"}
     put(folder, files, {**DESCRIBED_SO, "files": "*.csv"})
-    found = look_at(folder, described(None, folder))
+    found = look_at_recordings(folder, described(None, folder))
     assert found.readings == 480
     assert "b.csv:1: expected a column 'ax'" in found.wrong[0]
 
@@ -129,13 +129,13 @@ def test_a_damaged_recording_is_named_and_the_others_are_shown(tmp_path: Path) -
 def test_page_and_terminal_show_the_same_and_escape_what_a_file_says(tmp_path: Path) -> None:
     rows = [{**row, "label": "<b>x</b>", "person": "<i>"} for row in rows_of("anna")]
     found = look(tmp_path / "own", rows)
-    text = page(None, found)
+    text = page_of(None, found)
     assert "<b>x</b>" not in text
     assert "&lt;b&gt;x&lt;/b&gt;" in text
     assert text.count("<svg") == 2 * len(found.excerpts) + len(found.sessions), "g and rad/s"
     for title in ("Recorded", "Sessions", "Readings", "Rate over time", "Some seconds of each"):
         assert f"<h2>{title}" in text
-    shown = list(lines(None, found, blocks=False))
+    shown = list(terminal_lines(None, found, blocks=False))
     assert max(map(len, shown)) < 110
     assert "".join(shown).isascii()
     assert any(line.startswith("  acc_x ") for line in shown)

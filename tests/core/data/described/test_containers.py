@@ -13,7 +13,7 @@ import pytest
 from pyarrow.parquet import write_table
 from scipy.io import savemat
 
-from core.data.described import array_rows, parquet_rows
+from core.data.described import container_rows
 from core.data.described.members import LARGEST_DOCUMENT_BYTES
 from tests.core.data.described.excel import book
 from tests.core.data.described.movement import DESCRIBED_SO, put, windows_of
@@ -109,9 +109,8 @@ def test_a_document_larger_than_its_bound(tmp_path: Path) -> None:
 def test_arrays_and_groups_of_rows_that_unpack_to_too_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(array_rows, "LARGEST_TEXT_BYTES", 8000)
-    monkeypatch.setattr(parquet_rows, "LARGEST_TEXT_BYTES", 8000)
-    monkeypatch.setattr(parquet_rows, "MOST_COLUMNS", 2)
+    monkeypatch.setattr(container_rows, "LARGEST_TEXT_BYTES", 8000)
+    monkeypatch.setattr(container_rows, "MOST_COLUMNS", 2)
     large = np.zeros((2000, 8))
     mat, npz, parquet, wide = io.BytesIO(), io.BytesIO(), io.BytesIO(), io.BytesIO()
     savemat(mat, {"x": large}, do_compression=True)

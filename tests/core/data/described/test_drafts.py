@@ -14,9 +14,9 @@ import pytest
 import yaml
 from scipy.io import savemat
 
-from core.data.described.fitting import fits
 from core.data.described.known_formats import described, open_questions
 from core.data.described.members import members_of
+from core.data.described.session_rows import fits
 from core.data.show.draft import Draft, draft_of
 from core.documents.yaml_document import parse
 from tests.core.data.described.movement import (

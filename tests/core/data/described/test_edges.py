@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.data.described.fitting import fits
 from core.data.described.known_formats import described as described_by
-from core.data.described.members import members_of, sheaves
-from core.data.described.path_pattern import PathPattern, only
+from core.data.described.members import PathPattern, members_of, only, sheaves
+from core.data.described.session_rows import fits
 from core.data.described.session_rows import rows_of as rows_read
 from core.data.described.text_rows import Damage
-from core.data.show.recording import look_at
+from core.data.show.recording import look_at_recordings
 from core.data.windows import LastWindows, Pair, WindowCounts
 from tests.core.data.described.movement import (
     AXES,
@@ -185,7 +184,7 @@ def test_each_recording_is_judged_by_itself_whatever_the_split(
         for number, form in enumerate(forms)
     }
     folder = put(tmp_path / "own", files, {**BY_PERSON, "files": "{person}/{session}.csv"})
-    (wrong,) = look_at(folder, described_by(None, folder)).wrong
+    (wrong,) = look_at_recordings(folder, described_by(None, folder)).wrong
     says(wrong, said)
     for split, groups in (("groups", "user"), ("random", "user"), ("groups", "session")):
         with refused(said):

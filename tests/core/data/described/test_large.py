@@ -11,7 +11,7 @@ import pytest
 
 from core.data import archive
 from core.data.described import text_bytes
-from core.data.described.spool import IN_MEMORY_BYTES, Spool
+from core.data.described.series import IN_MEMORY_BYTES, Spool
 from tests.core.data.described.movement import (
     DESCRIBED_SO,
     EVERYONE,
