@@ -19,9 +19,9 @@ from core.data.intake import FASTER, rate_of
 from core.exported import Model, open_model
 from core.exported.description import labels_of
 from core.ground.errors import ClusterError, ExitCode, UsageError
-from core.ground.files import read_json
 from core.logs import one_line, say, say_json
 from recognise.first_look import FirstReadings, looked_at, why_nothing
+from recognise.flags import parser_of
 from recognise.lines import Block
 from recognise.plausibility import refuse_other_windows, window_problem
 from recognise.recogniser import Recogniser, filter_warning, settings_of
@@ -141,24 +141,6 @@ class Summary:
         figures += [f"{self.bad_lines:,} bad lines"] if self.bad_lines else []
         figures += [f"{self.milliseconds / self.windows:.3f} ms a window"] if self.windows else []
         return f"{self.source}: {'; '.join(figures)}"
-
-
-_TYPES = {"int": int, "float": float, "path": Path}
-
-
-def parser_of(listed: Path, program: str, purpose: str, **defaults: Any) -> argparse.ArgumentParser:
-    """Return the parser of a program's flags, each with the arguments of `add_argument`.
-
-    `listed` has them by program; those of `all` are of each. `defaults` are values of the code.
-    """
-    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=purpose)
-    flags = read_json(listed)
-    for flag, arguments in {**flags.get("all", {}), **flags[program]}.items():
-        if "type" in arguments:
-            arguments["type"] = _TYPES[arguments["type"]]
-        parser.add_argument(flag, **arguments)
-    parser.set_defaults(**defaults)
-    return parser
 
 
 MOST_TOLD = 10

@@ -16,7 +16,7 @@ from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.logs import say
 from core.logs.lines import LogSettings, Speaker, begin
 from recognise.service import rights, state
-from recognise.service.certificates import reachable
+from recognise.service.addresses import reachable
 from recognise.service.limits import Limits, give_back_large_blocks
 from recognise.service.options import HOST, limits_of, parser, refuse_former, refuse_unusable
 from recognise.service.target import TARGETS, announced

@@ -25,9 +25,7 @@ import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
-import psutil
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
@@ -38,56 +36,7 @@ from core.ground.errors import ClusterError, ExitCode, reason_of
 from core.ground.files import NO_LINK, whole_file
 from core.ground.locks import locked
 from core.logs import say
-
-Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-PRIVATE: tuple[Network, ...] = tuple(
-    ipaddress.ip_network(text)
-    for text in (
-        "127.0.0.0/8",
-        "10.0.0.0/8",
-        "172.16.0.0/12",
-        "192.168.0.0/16",
-        "169.254.0.0/16",
-        "100.64.0.0/10",
-        "::1/128",
-        "fc00::/7",
-    )
-)
-"""Loopback and the networks that no router of the Internet forwards."""
-
-
-def private_addresses() -> list[Address]:
-    """Return this machine's private addresses, IPv4 first and loopback last."""
-    kinds = (socket.AF_INET, socket.AF_INET6)
-    texts = {
-        address.address
-        for interface in psutil.net_if_addrs().values()
-        for address in interface
-        if address.family in kinds
-    }
-    addresses = {ipaddress.ip_address(text) for text in texts if "%" not in text}
-    private = [address for address in addresses if any(address in network for network in PRIVATE)]
-    return sorted(private, key=lambda address: (address.is_loopback, address.version, int(address)))
-
-
-def reachable(listen: str) -> str:
-    """Return the address that a client types for a service that listens at `listen`.
-
-    One of IPv6 has brackets.
-    """
-    address = ipaddress.ip_address(listen)
-    if address.is_unspecified:
-        candidates = [
-            candidate for candidate in private_addresses() if candidate.version == address.version
-        ]
-        if candidates:
-            address = candidates[0]
-    if address.version == 6:
-        return f"[{address}]"
-    return str(address)
-
+from recognise.service.addresses import private_addresses
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,11 @@ import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from starlette.requests import ClientDisconnect, Request
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
 
 MEBIBYTE = 1 << 20
 
@@ -126,8 +129,12 @@ class Budget:
 
 
 @asynccontextmanager
-async def whole_body(request: Request, budget: Budget, limits: Limits) -> AsyncIterator[bytearray]:
+async def whole_body(
+    request: "Request", budget: Budget, limits: Limits
+) -> AsyncIterator[bytearray]:
     """Yield the body. Its bytes count in the budget until the block ends. Raises RequestError."""
+    from starlette.requests import ClientDisconnect  # a model's process does without
+
     if request.headers.get("content-encoding", "identity") != "identity":
         raise RequestError(415, "expected a body that is not compressed")
     announced = int(request.headers.get("content-length", 0))  # h11 has refused what is no number

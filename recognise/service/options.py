@@ -10,7 +10,7 @@ from core.control.requests import is_ours
 from core.ground import gone
 from core.ground.addresses import is_host_name
 from core.ground.errors import UsageError
-from recognise.command import parser_of
+from recognise.flags import parser_of
 from recognise.service.limits import Limits
 
 HOST = "127.0.0.1"

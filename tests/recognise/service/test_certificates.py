@@ -17,13 +17,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from core.ground.errors import ClusterError
 from deploy.converge import serving
 from recognise.service import certificates
+from recognise.service.addresses import Address
 from recognise.service.certificates import (
     AUTHORITY,
     PUBLIC,
     SERVER,
     SERVER_DAYS,
     SIGNED,
-    Address,
     server_certificate,
 )
 from tests.habits import needs

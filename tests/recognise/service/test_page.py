@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from deploy.common.project import environment_for_any_folder
-from recognise.service import certificates
+from recognise.service import addresses
 from recognise.service.page.files import STATIC
 from tests.recognise.service.exports import export
 from tests.recognise.service.running import Service, command, state_of
@@ -105,7 +105,7 @@ def test_the_link_has_the_token_in_its_fragment_and_the_log_does_not(tmp_path: P
 
 def test_the_link_names_an_address_that_others_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     own = [ipaddress.ip_address(text) for text in ("192.168.1.16", "fd00::2", "127.0.0.1")]
-    monkeypatch.setattr(certificates, "private_addresses", lambda: own)
+    monkeypatch.setattr(addresses, "private_addresses", lambda: own)
     listened = ("0.0.0.0", "::", "10.0.0.1", "::1")
     expected = ["192.168.1.16", "[fd00::2]", "10.0.0.1", "[::1]"]
-    assert [certificates.reachable(each) for each in listened] == expected
+    assert [addresses.reachable(each) for each in listened] == expected
