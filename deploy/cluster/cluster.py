@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from core.control.own_state import read_token
 from core.ground.errors import ClusterError
@@ -23,14 +22,12 @@ from core.ground.files import atomic_write, read_json, read_object
 from core.inventory import Machine
 from core.inventory.addresses import is_address
 from core.inventory.loading import addressed
+from core.inventory.schema import Inventory
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.login import PinnedKeys, addresses, jump_address
 from deploy.cluster.services import ServiceManager
 from deploy.common.state_folder import StateFolder
-
-if TYPE_CHECKING:
-    from core.inventory import Inventory
 
 
 @dataclass(frozen=True)
