@@ -82,7 +82,8 @@ class CallScope(keras.StatelessScope):  # type: ignore[misc]  # Keras has no typ
         self._known = {id(variable): variable for variable in variables}
         self._looped = [id(variable) for variable in looped]
         self._graph_variables: dict[int, _GraphVariable] = {}
-        self._seed, self._sites = seed, sum(map(is_seed, variables))
+        self._seed = seed
+        self._sites = sum(map(is_seed, variables))
         self._own_graph: Any = None
         self.changed_inside: dict[int, Any] = {}
         """Variables that were changed inside a loop or branch, by their id."""

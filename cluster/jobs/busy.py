@@ -112,7 +112,8 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
         for name in self._devices:
             if name.startswith("gpu:"):
                 self._watch(int(name.removeprefix("gpu:")))
-        self._before, self._began = self._read(), time.monotonic()
+        self._before = self._read()
+        self._began = time.monotonic()
         return self
 
     def __exit__(self, *_: object) -> None:

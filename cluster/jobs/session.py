@@ -88,7 +88,8 @@ class Session(AbstractContextManager["Session"]):
         self._metrics = metrics
         self._display = display or Display(quiet=True)
         self.coordinator = inventory.task("coordinator", 0)
-        self.servers, self._workers = inventory.of_role("ps"), inventory.of_role("worker")
+        self.servers = inventory.of_role("ps")
+        self._workers = inventory.of_role("worker")
         self.workers = len(self._workers)
         self.tasks = (*self.servers, *self._workers)
         self.places = tuple(device("ps", server.index) for server in self.servers)

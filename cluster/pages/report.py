@@ -352,7 +352,10 @@ def survived_rows(run: StoredRun) -> list[Tile]:
     ]
     if view.train is not None:
         planned = number_of(result, "updates", "scheduled")
-        scheduled = "in the whole history" if planned is None else f"of {count(planned)}"
+        if planned is None:
+            scheduled = "in the whole history"
+        else:
+            scheduled = f"of {count(planned)}"
         rows += _tiles("survived", vars(view.train), planned=scheduled)
     injected = object_of(result, "chaos", "injected")
     return rows + [

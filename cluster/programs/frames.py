@@ -231,7 +231,8 @@ class FileTaker:
     def _count_again(self) -> None:
         """Count what is there: a long training sends its files again and again, and old ones go."""
         sizes = [path.lstat().st_size for path in self.folder.rglob("*") if path.is_file()]
-        self._remaining_bytes, self._count = MOST_FILE_BYTES - sum(sizes), len(sizes)
+        self._remaining_bytes = MOST_FILE_BYTES - sum(sizes)
+        self._count = len(sizes)
 
     def close(self) -> None:
         """The file is whole."""

@@ -56,7 +56,8 @@ class GateKeeper:
 
     def __init__(self, port: int, other_accounts: Collection[int] = ()) -> None:
         """`other_accounts`: accounts that may connect beside this one and root."""
-        self._port, self._other_accounts = port, frozenset(other_accounts)
+        self._port = port
+        self._other_accounts = frozenset(other_accounts)
         self._numbers = _numbers()
         self._keeper_socket, self._program_socket = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_STREAM

@@ -84,7 +84,8 @@ class RemoteProcess:
         self.close()
         self._files = FileTaker(files, limit_of)
         self._files_are_lost = False
-        self._code, self._used = None, Usage()
+        self._code = None
+        self._used = Usage()
         self._send(FrameType.START, {"variables": dict(variables), "arguments": list(arguments)})
 
     def bring(self, owner: str, folder: Path) -> None:

@@ -109,13 +109,15 @@ class Door:
         Takes over the socket.
         """
         listener.setblocking(False)
-        self.listener, self.most = listener, share_of(most)
+        self.listener = listener
+        self.most = share_of(most)
         self.at_once = max(1, min(AT_ONCE, self.most // 4))
         """Connections to accept in one turn: they must not evict each other before the server reads
         them."""
         self._purpose = purpose
         self._clock = clock
-        self._full, self._short = RateLimitedLog(log, clock=clock), RateLimitedLog(log, clock=clock)
+        self._full = RateLimitedLog(log, clock=clock)
+        self._short = RateLimitedLog(log, clock=clock)
         self.closed_until = float("-inf")
         """Accepts nothing until then."""
 

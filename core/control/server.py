@@ -250,7 +250,8 @@ class Server:
         except BadRequestError as problem:
             self._answer(connection, problem.reply)
             return False
-        connection.request, connection.whole_bytes = request, len(head) + length
+        connection.request = request
+        connection.whole_bytes = len(head) + length
         return True
 
     def _begin(self, connection: _Connection) -> None:

@@ -172,7 +172,10 @@ class BatchValidator:
 
     def passed(self, batch: Batch) -> Batch:
         """The batch in the dtypes of the store."""
-        part = "test" if batch.test else "train"
+        if batch.test:
+            part = "test"
+        else:
+            part = "train"
         first = self._rows[batch.test]
         if not batch.test:
             self._look_at_spans(batch.x)

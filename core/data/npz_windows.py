@@ -283,7 +283,10 @@ def classes_of(
     for part, column in columns.items():
         unknown = ~np.isin(column, class_values)
         expected = f"one of {', '.join(map(str, class_values[:20]))}"
-        remedy = "number classes from 0 as in labels" if labels else "train on that class too"
+        if labels:
+            remedy = "number classes from 0 as in labels"
+        else:
+            remedy = "train on that class too"
         refuse_at(column, unknown, f"{path}: y_{part}", 0, expected, remedy)
         order = np.argsort(class_values)
         numbers.append(order[np.searchsorted(class_values, column, sorter=order)])

@@ -297,7 +297,10 @@ def _refusal(path: Path, origin: str) -> str:
         if ending in remedies:
             name = next(name for name in names if names[name] == ending)
             return f"{_problem(path)}; {origin}, {name} is {remedies[ending]}"
-    remedy = "; bring others as windows in an .npz (docs/data.md)" if path.is_file() else ""
+    if path.is_file():
+        remedy = "; bring others as windows in an .npz (docs/data.md)"
+    else:
+        remedy = ""
     return f"{_problem(path)}; {origin}, expected {_accepted()}{remedy}"
 
 

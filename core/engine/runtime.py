@@ -319,8 +319,10 @@ class Traced:
             packing.signature
         )
         # tf.function computes these in each call: a tenth of a call's processor time.
-        self._name, self._captured = self._concrete.name, list(self._concrete.captured_inputs)
-        self._outputs, self._here = len(self._concrete.outputs), here()
+        self._name = self._concrete.name
+        self._captured = list(self._concrete.captured_inputs)
+        self._outputs = len(self._concrete.outputs)
+        self._here = here()
         self._tensor = EagerTensor
 
     def __str__(self) -> str:

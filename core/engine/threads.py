@@ -45,7 +45,8 @@ class WorkerThread:
         injected: Callable[[Strike], None] = lambda _: None,
     ) -> None:
         """`injected` gets each fault of a delivery after it was injected."""
-        self._injected, self._closed = injected, threading.Event()
+        self._injected = injected
+        self._closed = threading.Event()
         self._runtime = runtime
         self._task = task
         self._events = events

@@ -134,8 +134,8 @@ class FinishedProcess:
     @property
     def last_error(self) -> str:
         """The last line of standard error, or the exit code."""
-        lines = self.errors.strip().splitlines()
-        return lines[-1] if lines else f"exit code {self.code}"
+        *_, last = f"exit code {self.code}", *self.errors.strip().splitlines()
+        return last
 
 
 def finished(
@@ -151,7 +151,7 @@ def finished(
     """
     process = subprocess.run(
         command,
-        env=None if environment is None else dict(environment),
+        env=environment,
         cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -43,5 +43,5 @@ def until(
 
 
 def pause(seconds: float) -> None:
-    """Wait this long, in a loop whose end is none that `until` can ask for."""
+    """Wait this long, in a loop that more than one condition ends."""
     time.sleep(seconds)

@@ -35,7 +35,8 @@ def words(*spans: str | tuple[str, str]) -> Text:
     line = Text()
     for span in spans:
         if isinstance(span, str):
-            text, style = (span, "")
+            text = span
+            style = ""
         else:
             text, style = span
         line.append(one_line(text), style)

@@ -154,7 +154,10 @@ def run(role: RoleOptions) -> NoReturn:
 
 def _check_port(role: RoleOptions) -> None:
     """Raise ClusterError if another process has the role's port on any interface."""
-    every_interface = "::" if socket.has_dualstack_ipv6() else ""
+    if socket.has_dualstack_ipv6():
+        every_interface = "::"
+    else:
+        every_interface = ""
     check_free(every_interface, role.port, f"the TensorFlow server of {role.name}")
 
 

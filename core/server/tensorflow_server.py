@@ -156,7 +156,8 @@ class Library:
         for library in (self._library, self._framework):
             if hasattr(library, name):
                 function = library[name]
-                function.restype, function.argtypes = result, list(arguments)
+                function.restype = result
+                function.argtypes = list(arguments)
                 return function
         raise WheelMissingError(
             f"{self.folder} has no C function {name}: expected TensorFlow 2.21 (make .venv)"

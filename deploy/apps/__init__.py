@@ -38,7 +38,10 @@ def new_app(name: str, template: str, into: Path) -> Path:
         )
     if template not in TEMPLATES:
         near = get_close_matches(template, TEMPLATES, n=1)
-        remedy = f"did you mean {near[0]}?" if near else f"choose {either(TEMPLATES)}"
+        if near:
+            remedy = f"did you mean {near[0]}?"
+        else:
+            remedy = f"choose {either(TEMPLATES)}"
         remedy = gone.KINDS.get(template, remedy)
         raise UsageError(f"--template: unknown template {template!r:.40}: {remedy}")
     target = into / name

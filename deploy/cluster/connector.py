@@ -28,7 +28,8 @@ class BoundedOutput:
         self._half_bytes = most_bytes // 2
         self._most_bytes = most_bytes
         self._into = into
-        self._head, self._tail = bytearray(), bytearray()
+        self._head = bytearray()
+        self._tail = bytearray()
         self._bytes = 0
 
     @property

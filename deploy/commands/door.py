@@ -106,7 +106,10 @@ def _foreign(core: Any) -> dict[str, str]:
     refusals = {}
     for argument in core[0].args.values():
         for name in argument.names:
-            dashes = "-" if len(name) == 1 else "--"
+            if len(name) == 1:
+                dashes = "-"
+            else:
+                dashes = "--"
             refusals[f"{dashes}{name}"] = _why(argument.name)
     return refusals
 

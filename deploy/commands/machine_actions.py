@@ -135,7 +135,10 @@ def reset(flags: ResetFlags) -> None:
     if flags.with_data:
         what += ", and the shared data and runs"
     if not flags.yes:
-        nodes = "1 node" if len(names) == 1 else f"{len(names)} nodes"
+        if len(names) == 1:
+            nodes = "1 node"
+        else:
+            nodes = f"{len(names)} nodes"
         require_yes(f"remove {what} from {nodes}?", "nothing was removed", "removes")
     shared = shared_folders(opened.inventory)
     done: list[str] = []

@@ -217,7 +217,10 @@ class RunningUnit:
         # one that comes up.
         what = "enable"
         if reason:
-            what = "restart" if outdated else "start"
+            if outdated:
+                what = "restart"
+            else:
+                what = "start"
         name = quoted(self.name)
         lines = []
         if reason:

@@ -87,7 +87,10 @@ def _serve(flags: argparse.Namespace, folder: Path, versions: Versions, limits: 
         metrics_host=metrics_host,
         waits=flags.wait,
     )
-    scheme = "http" if tls is None else "https"
+    if tls is None:
+        scheme = "http"
+    else:
+        scheme = "https"
     if token is None:
         access = "no token is asked"
     else:
@@ -102,11 +105,17 @@ def _serve(flags: argparse.Namespace, folder: Path, versions: Versions, limits: 
         rights.enter_cage(options, renewed, (folder, versions.folder.parent))
 
         def ready(port: int, version: int, metrics_port: int) -> None:
-            address = f"[{options.host}]" if ":" in options.host else options.host
+            if ":" in options.host:
+                address = f"[{options.host}]"
+            else:
+                address = options.host
             url = f"{scheme}://{address}:{port}"
             # The port without a token: once this service is killed, another program may take it.
             if not flags.token_file:
-                host = f"[{metrics_host}]" if ":" in metrics_host else metrics_host
+                if ":" in metrics_host:
+                    host = f"[{metrics_host}]"
+                else:
+                    host = metrics_host
                 figures = f"http://{host}:{metrics_port}"
                 until_the_end.enter_context(announced(folder / TARGETS, flags.name, figures))
             say(f"serving {flags.name} version {version} at {url} ({access}; Ctrl-C ends it)")

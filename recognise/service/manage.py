@@ -121,7 +121,10 @@ def _list(versions: Sequence[Version], *, as_json: bool) -> None:
             say(f"{version.number:>7}  damaged: {version.problem}")
             continue
         description = version.description
-        served = "current" if version.current else ""
+        if version.current:
+            served = "current"
+        else:
+            served = ""
         say(
             ROW.format(
                 version.number,

@@ -80,7 +80,8 @@ class Memories:
     def __init__(self) -> None:
         self.lost = 0
         self._fit = -1
-        self._heard, self._holders = set[int](), set[int]()
+        self._heard = set[int]()
+        self._holders = set[int]()
 
     def record_reply(self, task: int, fit: int, *, forgot: bool) -> None:
         """Record a reply of `task` in the fit from update `fit` on, and a memory that was empty."""

@@ -81,7 +81,10 @@ def validated(path: Path, value: Any, lines: Lines, schema: type[Schema]) -> Sch
         remedy = first.get("ctx", {}).get("remedy")
         places = [first["loc"][:length] for length in range(len(first["loc"]), -1, -1)]
         line = next((lines[place] for place in places if place in lines), 1)
-        also = f"; {remedy}" if remedy else "; docs/recordings.md has the keys"
+        if remedy:
+            also = f"; {remedy}"
+        else:
+            also = "; docs/recordings.md has the keys"
         raise DataError(f"{path}:{line}: {reason_of(problem)}{also}") from None
 
 

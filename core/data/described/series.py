@@ -123,7 +123,10 @@ def first_vectors(path: Path, form: RecordingFormat, remedy: str) -> tuple[Senso
     accelerations = [sensor for sensor in sensors if sensor.kind == ACCELERATION]
     rotations = [sensor for sensor in sensors if sensor.kind == ROTATION]
     if not accelerations or not rotations:
-        missing = "a rotation" if accelerations else "an acceleration with gravity"
+        if accelerations:
+            missing = "a rotation"
+        else:
+            missing = "an acceleration with gravity"
         raise DataError(
             f"{path}: the nine channels need three axes of an acceleration with gravity and of a"
             f" rotation, the format has not {missing}; record with that sensor, or {remedy}"

@@ -114,7 +114,10 @@ def sheets_of(member: Member) -> Sequence[Sheet]:
 
 def _by_sensor(sheet: Sheet) -> Sequence[Sheet]:
     """Return a sheet for each sensor that a column of a text, or a key of objects, has words of."""
-    section = "json" if "json" in sheet.format_sections else "text"
+    if "json" in sheet.format_sections:
+        section = "json"
+    else:
+        section = "text"
     for at, name in enumerate(sheet.names):
         different_cells = list(dict.fromkeys(row[at].strip() for row in sheet.rows))
         sensors = list(filter(sensor_in, different_cells))

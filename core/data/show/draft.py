@@ -298,7 +298,10 @@ def _who_and_what(kind: _Kind) -> Iterator[str]:
         for column in kind.columns
         if column.may_say_what and not column.is_time and column.name not in vector_columns
     ]
-    hint = f"{', '.join(label_columns)}; or null" if label_columns else "no column says it; null"
+    if label_columns:
+        hint = f"{', '.join(label_columns)}; or null"
+    else:
+        hint = "no column says it; null"
     paths = [PurePosixPath(sheet.member.name) for sheet in kind.sheets]
     example = ""
     if len({path.parent for path in paths}) > 1 and len({path.name for path in paths}) > 1:

@@ -259,7 +259,10 @@ class _Tally:
         if label not in self._excerpts and len(self._excerpts) >= MOST_LABELS:
             return
         first, excerpt_times, excerpt_values = self._excerpts.setdefault(label, (place, [], []))
-        begin = excerpt_times[0][0] if excerpt_times else times[0]
+        if excerpt_times:
+            begin = excerpt_times[0][0]
+        else:
+            begin = times[0]
         near = (times >= begin) & (times < begin + EXCERPT_SECONDS)
         if first == place and sum(map(len, excerpt_times)) < MOST_IN_EXCERPT and near.any():
             excerpt_times.append(times[near])

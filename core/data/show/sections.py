@@ -70,7 +70,10 @@ def sections(portrait: Portrait | None, summary: RecordingLook | None) -> Iterat
 
 
 def _recordings(summary: RecordingLook) -> Iterator[Section]:
-    read = "all" if summary.is_whole else "the first"
+    if summary.is_whole:
+        read = "all"
+    else:
+        read = "the first"
     counts = [
         f"{summary.title}: recordings: {summary.files:,}",
         f"readings: {summary.readings:,} ({read})",
@@ -290,7 +293,8 @@ def _figures_as_html(drawing: LinesOverTime) -> Iterator[str]:
         )
 
 
-BLOCKS, PLAIN = "▁▂▃▄▅▆▇█", "_.-~=+*#"
+BLOCKS = "▁▂▃▄▅▆▇█"
+PLAIN = "_.-~=+*#"
 DRAWN_COLUMNS = 64
 BAR_COLUMNS = 24
 

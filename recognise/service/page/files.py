@@ -67,7 +67,10 @@ def _policy(host: str) -> dict[str, str]:
 
     Some versions of Safari do not count the own WebSocket among 'self'.
     """
-    sockets = f" ws://{host} wss://{host}" if _HOST.fullmatch(host) else ""
+    if _HOST.fullmatch(host):
+        sockets = f" ws://{host} wss://{host}"
+    else:
+        sockets = ""
     return {
         "content-security-policy": (
             "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src"
