@@ -1,13 +1,12 @@
 """A file is on the disk before its name is, and the name before the call returns."""
 
-import contextlib
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.ground.files import atomic_write, folder_beside, take_name, whole_folder
+from core.ground.files import atomic_write, whole_folder
 
 
 def test_the_content_is_synced_then_named_then_the_name_is_synced(
@@ -94,15 +93,3 @@ def test_what_killed_processes_left_is_no_obstacle_and_goes(tmp_path: Path) -> N
     run.mkdir()
     fill(run, "first")
     assert held(tmp_path) == {"run/log": "first", f".run.{node}@1-a.partial/stale": ""}
-
-
-def test_a_finished_folder_takes_no_name_that_anything_has(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "link").symlink_to("nowhere")
-    for name in ("empty", "link", "free"):
-        with folder_beside(tmp_path / name) as partial:
-            (partial / "log").write_text(name)
-            with contextlib.nullcontext() if name == "free" else pytest.raises(FileExistsError):
-                take_name(partial, tmp_path / name)
-    assert held(tmp_path) == {"free/log": "free"}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "free", "link"]

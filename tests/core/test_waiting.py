@@ -11,17 +11,14 @@ from core.ground.waiting import until
 def test_a_wait_asks_until_it_is_true_or_over(
     monkeypatch: pytest.MonkeyPatch, seconds: float, asked: int
 ) -> None:
-    now = [0.0]
-    answers = iter(["", "", "", "", "", "", "yes"])
-    calls = []
-    clock = SimpleNamespace(
-        monotonic=lambda: now[0], sleep=lambda pause: now.append(now.pop() + pause)
-    )
+    calls = list[float]()
+    now = list[float]()
+    clock = SimpleNamespace(monotonic=lambda: sum(now), sleep=now.append)
     monkeypatch.setattr("core.ground.waiting.time", clock)
 
-    def condition() -> str:
-        calls.append(now[0])
-        return next(answers)
+    def is_seventh() -> bool:
+        calls.append(sum(now))
+        return len(calls) == 7
 
-    assert until(condition, seconds, 0.1) == ("yes" if asked == 7 else "")
+    assert until(is_seventh, seconds, 0.1) == (asked == 7)
     assert len(calls) == asked

@@ -20,6 +20,7 @@ from core.consistency import Speeds
 from core.consistency.asynchronous import Asynchronous
 from core.engine.chaos import ChaosPlan
 from core.engine.workers import Item, Outcome
+from core.ground import waiting
 from core.inventory import TrainJob
 from core.status.events import FaultInjected, Updated
 from tests.cluster.jobs.kit import PlayedKeeper
@@ -107,7 +108,7 @@ def test_it_waits_after_so_many_updates_of_the_run_until_it_is_let_go(
         if len(seen) == 3:
             (tmp_path / LET_GO.format(at)).touch()
 
-    monkeypatch.setattr(training, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=sleep))
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=sleep))
     runner = PlayedRunner(lambda _: 0.0, [0.0])
     record = ChaosLog(tmp_path, events.append)
     hold = Hold.of(ChaosPlan.parse(f"hold:{at},hold:{at + 3}"), record)
