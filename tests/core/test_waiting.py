@@ -13,8 +13,9 @@ def test_a_wait_asks_until_it_is_true_or_over(
 ) -> None:
     calls = list[float]()
     now = list[float]()
-    clock = SimpleNamespace(monotonic=lambda: sum(now), sleep=now.append)
-    monkeypatch.setattr("core.ground.waiting.time", clock)
+    monkeypatch.setattr(
+        "core.ground.waiting.time", SimpleNamespace(monotonic=lambda: sum(now), sleep=now.append)
+    )
 
     def is_seventh() -> bool:
         calls.append(sum(now))
