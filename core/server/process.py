@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.ground.errors import ClusterError, ExitCode
-from kernels.place import path
 
 MEBIBYTE = 2**20
 NEEDED_BYTES = {"lean": 128 * MEBIBYTE, "stock": 320 * MEBIBYTE}
@@ -155,6 +154,8 @@ def return_memory() -> bool:
     of 32 units a worker held 226 MB, and 124 to 139 MB after this. Takes tens of milliseconds for
     hundreds of megabytes.
     """
+    from kernels.place import path  # a job on a node sends heartbeats without the kernels
+
     with contextlib.suppress(OSError):
         ctypes.CDLL(str(path()), mode=os.RTLD_NOLOAD).pscluster_give_back()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
