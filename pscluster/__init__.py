@@ -47,7 +47,7 @@ _PLACES = {
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return import_module("pscluster.commands").own_version()
+        return import_module("pscluster.version").own_version()
     if name == "keras":
         return import_module("pscluster.keras")
     if name not in _PLACES:

@@ -10,7 +10,7 @@ from collections.abc import Sequence  # noqa: E402
 from core.logs import say  # noqa: E402
 from deploy.commands.completing import answers_shell  # noqa: E402  takes a while
 from deploy.commands.tree import help_for, run  # noqa: E402
-from pscluster.commands import own_version  # noqa: E402
+from pscluster.version import own_version  # noqa: E402
 
 PROGRAM = "pscluster"
 

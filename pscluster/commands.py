@@ -1,4 +1,4 @@
-"""One command of `fab` in a child: lines as they come, answer and errors as Python's; a version."""
+"""One command of `fab` in a child: lines as they come, answer and errors as Python's."""
 
 import io
 import signal
@@ -6,12 +6,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, distribution
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from core import __version__
 from core.ground.children import Child
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import parsed_json
@@ -118,17 +115,3 @@ def _error(code: int, text: str, printed: Any) -> ClusterError:
     if code == ExitCode.BAD_USAGE:
         return UsageError(text)
     return ClusterError(text)
-
-
-def own_version() -> str:
-    """Return the version of this file's distribution, or of a checkout: `1.2.3+checkout`."""
-    this_file = Path(__file__).resolve()
-    try:
-        installed = distribution("pscluster")
-    except PackageNotFoundError:
-        return f"{__version__}+checkout"
-    # A checkout may come before an installed wheel on the path.
-    installed_file = Path(str(installed.locate_file("pscluster/commands.py"))).resolve()
-    if installed_file == this_file:
-        return installed.version
-    return f"{__version__}+checkout"

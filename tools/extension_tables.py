@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from core.data.source import READERS
-from core.inventory.fields import CODECS, MODELS, MODES, OPTIMIZERS
+from core.inventory.extensions import CODECS, MODELS, MODES, OPTIMIZERS
 from core.logs import say
 from core.models.network import build
 

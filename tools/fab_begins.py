@@ -22,7 +22,7 @@ if (
 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 if argv[1:] in (["--version"], ["-V"]):  # Fabric would show its own alone
     path.insert(0, str(Path(__file__).absolute().parents[2]))
-    from pscluster.commands import own_version
+    from pscluster.version import own_version
 
     print(f"pscluster {own_version()}")
     raise SystemExit

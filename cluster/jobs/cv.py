@@ -43,7 +43,7 @@ from core.data.split import Fold, folds_of
 from core.engine.devices import HOST, devices_here
 from core.ground.errors import UsageError
 from core.ground.registry import either
-from core.inventory.fields import CODECS
+from core.inventory.extensions import CODECS
 from core.models.network import Network
 from core.status.events import BatchesCut, EpochEnded, Event, Noted, Planned, StageBegan
 from ps_node.shard import VectorState

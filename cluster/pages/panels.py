@@ -21,7 +21,7 @@ from cluster.pages.words import (
     short,
     terms,
 )
-from core.inventory.fields import MODES
+from core.inventory.extensions import MODES
 from core.status.parts import FIGURE_KEYS
 from core.status.view import NodeView, PiPoint, RoleView, RunView, SweepCellView, SweepView
 

@@ -1,7 +1,7 @@
 """`mode: allreduce`: whole steps, exchanged among the workers."""
 
 from core.consistency import WholeSteps
-from core.inventory.fields import ModeFacts
+from core.inventory.extensions import ModeFacts
 
 
 class Allreduce(WholeSteps, ModeFacts):

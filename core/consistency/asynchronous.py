@@ -3,7 +3,8 @@
 from typing import ClassVar
 
 from core.consistency import Grant, WholeUpdates
-from core.inventory.fields import ModeFacts, Section
+from core.inventory.extensions import ModeFacts
+from core.inventory.fields import Section
 
 
 class Asynchronous(WholeUpdates, ModeFacts):

@@ -1,7 +1,7 @@
 """`mode: mirrored`: whole steps on all devices of one machine."""
 
 from core.consistency import WholeSteps
-from core.inventory.fields import ModeFacts
+from core.inventory.extensions import ModeFacts
 
 
 class Mirrored(WholeSteps, ModeFacts):

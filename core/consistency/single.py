@@ -1,7 +1,7 @@
 """`mode: single`: whole steps, in one process."""
 
 from core.consistency import WholeSteps
-from core.inventory.fields import ModeFacts
+from core.inventory.extensions import ModeFacts
 
 
 class Single(WholeSteps, ModeFacts):

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from core.consistency import PATIENCE, Grant, Speeds, largest_subtree
-from core.inventory.fields import ModeFacts, Section
+from core.inventory.extensions import ModeFacts
+from core.inventory.fields import Section
 
 RETRY_STEPS = 32
 """A worker without a grant for this many steps gets a slot: it may have become faster."""

@@ -14,14 +14,7 @@ from pydantic import (
 )
 
 from core.inventory import RoleName, Task
-from core.inventory.fields import (
-    Name,
-    Section,
-    Seed,
-    Text,
-    are_distinct,
-    invalid,
-)
+from core.inventory.fields import Name, Section, Seed, Text, are_distinct, invalid
 from core.inventory.nodes import Interface, Node, Page, Ports, placed
 from core.inventory.sections import (
     Deployment,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from core.inventory import Task
-from core.inventory.fields import MODES, Section, are_distinct, invalid
+from core.inventory.extensions import MODES
+from core.inventory.fields import Section, are_distinct, invalid
 
 if TYPE_CHECKING:
     from core.inventory.training import TrainJob

@@ -12,20 +12,8 @@ from pydantic import (
 )
 
 from core.ground.registry import Registry, either
-from core.inventory.fields import (
-    CODECS,
-    MODELS,
-    MODES,
-    OPTIMIZERS,
-    Choice,
-    Fraction,
-    ModeFacts,
-    OptimizerOptions,
-    Section,
-    Seed,
-    Text,
-    invalid,
-)
+from core.inventory.extensions import CODECS, MODELS, MODES, OPTIMIZERS, ModeFacts
+from core.inventory.fields import Choice, Fraction, OptimizerOptions, Section, Seed, Text, invalid
 from core.inventory.slots import (
     MOST_SLOTS,
     PROCESSORS,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from core.ground.lazy import np, tf
-from core.inventory.fields import MODELS, Choice, ModelFacts
+from core.inventory.extensions import MODELS, ModelFacts
+from core.inventory.fields import Choice
 from core.models.objective import Objective
 from core.models.operations import Operations, Tensor
 from core.models.tasks import Classification

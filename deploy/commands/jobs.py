@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.programs.program import MOST_RESTARTS, PLACES, ProgramRequest, program_file
 from core.ground.errors import ClusterError, UsageError
-from core.inventory.fields import CODECS, MODELS, MODES
+from core.inventory.extensions import CODECS, MODELS, MODES
 from core.logs import say, say_json
 from deploy.commands.action import end_as_the_job_did, takes
 from deploy.commands.flags import (
@@ -37,12 +37,12 @@ from deploy.commands.flags import (
 from deploy.commands.opening import inventory_alone, is_named, open_cluster
 from deploy.common.command_line import command
 from deploy.common.interrupts import waiting_for
-from deploy.jobs.node_jobs import NodeJobs
 from deploy.jobs.request import needs_roles
 
 if TYPE_CHECKING:
     from cluster.programs.program import ProgramRequest
     from deploy.commands.opening import OpenCluster
+    from deploy.jobs.node_jobs import NodeJobs
 
 
 def app_flag(

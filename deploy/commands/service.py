@@ -10,7 +10,6 @@ from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
-from core.exported.description import read_description
 from core.ground.children import Child, EndRequest
 from core.ground.errors import ClusterError, UsageError
 from core.ground.files import json_object
@@ -300,7 +299,7 @@ def command_on_node(service: "Service", action: str, *more: str) -> list[str]:
 
 def pack_export(export: Path) -> bytes:
     """The files of an export as a tar. Raises UsageError for one that the service takes not."""
-    from core.exported.description import FILES, NAME
+    from core.exported.description import FILES, NAME, read_description
     from core.ground.parcel import tar_of
 
     described = read_description(export)

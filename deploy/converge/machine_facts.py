@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from core.inventory.fields import MODELS, MODES
+from core.inventory.extensions import MODELS, MODES
 
 if TYPE_CHECKING:
     from core.inventory import Inventory

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cluster.apps.measured import MeasuredStep
-from core.inventory.fields import MODES
+from core.inventory.extensions import MODES
 from core.inventory.slots import auto_slots
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet

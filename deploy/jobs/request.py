@@ -29,12 +29,12 @@ from core.ground.parcel import (
     room_on_disk,
     tar_of,
 )
-from core.inventory.training import TrainJob
 from deploy.common.project import environment_for_any_folder, module_command
 
 if TYPE_CHECKING:
     from cluster.programs.program import ProgramRequest
     from core.inventory import Inventory
+    from core.inventory.training import TrainJob
 
 SCHEMA = 1
 SWEEP = "sweep.yaml"

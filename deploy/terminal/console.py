@@ -15,7 +15,6 @@ from core.ground.errors import ClusterError, UsageError
 from core.ground.waiting import pause
 from core.logs import is_animated, say, visible
 from deploy.cluster.services import ClusterStatus, RoleState
-from deploy.converge.systemd import NodeRow
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

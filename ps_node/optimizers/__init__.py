@@ -11,7 +11,8 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from core.ground.lazy import tf
-from core.inventory.fields import Choice, OptimizerFacts
+from core.inventory.extensions import OptimizerFacts
+from core.inventory.fields import Choice
 from core.parameters import Layout
 
 EXTENSIONS = {

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cluster.jobs.modes import optimizer_of
 from core.engine.runtime import trace
 from core.ground.lazy import keras, tf
-from core.inventory.fields import OPTIMIZERS
+from core.inventory.extensions import OPTIMIZERS
 from core.parameters import Layout, ParameterSpec
 from ps_node.optimizers import Optimizer
 from ps_node.optimizers.adam import Adam

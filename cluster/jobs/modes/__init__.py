@@ -20,7 +20,8 @@ from core.engine.codecs.fp32 import Fp32
 from core.engine.runtime import Traced
 from core.engine.workers import Item, Outcome
 from core.ground.lazy import tf
-from core.inventory.fields import CODECS, OPTIMIZERS, Choice
+from core.inventory.extensions import CODECS, OPTIMIZERS
+from core.inventory.fields import Choice
 from core.inventory.training import TrainJob
 from core.models.native import OWN_THREADS
 from core.models.network import Network

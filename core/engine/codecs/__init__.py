@@ -27,10 +27,12 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
 from core.ground.lazy import np, tf
-from core.inventory.fields import Choice, CodecFacts
+from core.inventory.extensions import CodecFacts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from core.inventory.fields import Choice
 
 EXTENSIONS = {"fp32": "fp32:Fp32", "fp16": "fp16:Fp16", "topk": "topk:TopK"}
 """Module and class by `jobs.train.codec.name`, in the order of the tables."""

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.export.request import FORMATS
 from core.exported.description import FILES
-from core.inventory.fields import MODELS
+from core.inventory.extensions import MODELS
 from tests.cluster.export.models import SMALL, case
 from tests.tables import table
 

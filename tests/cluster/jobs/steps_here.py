@@ -19,7 +19,7 @@ from core.data.dataset import Array
 from core.engine.devices import HOST
 from core.engine.workers import Outcome
 from core.inventory import TrainJob
-from core.inventory.fields import MODELS
+from core.inventory.extensions import MODELS
 from core.models.layers import Dropout, Product
 from core.models.network import BuiltIn, Network, Problem, build
 from core.models.operations import Operations, Tensor

@@ -5,7 +5,7 @@ import pytest
 
 from core.consistency import Grant
 from core.data import Dataset
-from core.inventory.fields import MODELS
+from core.inventory.extensions import MODELS
 from tests.cluster.jobs.steps_here import (
     agreed,
     built_in,

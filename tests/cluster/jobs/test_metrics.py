@@ -20,7 +20,7 @@ from core.engine.membership import Membership, Phase
 from core.engine.workers import Answered, Item, Joined
 from core.ground.errors import ClusterError
 from core.inventory import Task
-from core.inventory.fields import CODECS
+from core.inventory.extensions import CODECS
 from core.metrics import standard
 from core.metrics.catalogue import Exporter, Identity, exported_by, metric
 from core.metrics.node import FilesystemCollector, NodeCollector, Throttling

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from core.ground.lazy import tf
-from core.inventory.fields import MODELS, RecurrentChoice
+from core.inventory.extensions import MODELS
+from core.inventory.fields import RecurrentChoice
 from core.models.layers import InstanceNorm
 from core.models.network import BuiltIn, Problem
 from core.models.tensorflow_operations import TensorFlowOperations

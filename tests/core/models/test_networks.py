@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from core.ground.lazy import tf
-from core.inventory.fields import MODELS
+from core.inventory.extensions import MODELS
 from core.inventory.fields import Choice as ModelConfig
 from core.models.network import Network
 from tests.core.models.yardstick import gradient_function, logits, small, windows

@@ -12,7 +12,7 @@ import pytest
 
 from core.inventory.templates import local_inventory
 from deploy.common.project import ROOT
-from pscluster.commands import own_version
+from pscluster.version import own_version
 from tests.deploy.typed import PROGRAM, Fab
 from tests.hang import HANG_SECONDS
 from tests.ran import ran

@@ -9,7 +9,7 @@ import pytest
 
 from core.cage.landlock import Coverage
 from core.inventory import Task
-from core.inventory.fields import MODELS, MODES
+from core.inventory.extensions import MODELS, MODES
 from core.inventory.training import TrainJob
 from core.models.thesis import ThesisModel
 from deploy.cluster.services import ClusterStatus, RoleState, RoleStatus
