@@ -8,13 +8,13 @@ from core import __version__
 
 def own_version() -> str:
     """Return the version of this file's distribution, or of a checkout: `1.2.3+checkout`."""
-    here = Path(__file__).resolve()
+    this_file = Path(__file__).resolve()
     try:
         installed = distribution("pscluster")
     except PackageNotFoundError:
         return f"{__version__}+checkout"
     # A checkout may come before an installed wheel on the path.
-    own = Path(str(installed.locate_file("pscluster/version.py"))).resolve()
-    if own == here:
+    own_file = Path(str(installed.locate_file("pscluster/version.py"))).resolve()
+    if own_file == this_file:
         return installed.version
     return f"{__version__}+checkout"
