@@ -5,13 +5,14 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cluster.export import __main__ as command
 from cluster.export import request
-from core.ground.errors import ExitCode
+from core.ground.errors import ExitCode, UsageError
 from tests.cluster.apps.trees import write_tree
 from tests.ran import python
 from tests.tables import table
@@ -128,3 +129,15 @@ def test_tensorflow_is_not_loaded_to_refuse(tmp_path: Path) -> None:
         "print(code, 'tensorflow' in sys.modules)"
     )
     assert python("-c", words).split() == ["2", "False"]
+
+
+def test_recordings_without_a_test_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cluster.export import examples
+
+    dataset = SimpleNamespace(source="mine.npz", sha256="same", test_windows=0)
+    trained: Any = SimpleNamespace(named="mine.npz", options={})
+    model: Any = SimpleNamespace(network=None, dataset_sha256="same")
+    monkeypatch.setattr(examples, "find_source", lambda *_: SimpleNamespace(kind="npz"))
+    monkeypatch.setattr(examples, "_prepared", lambda *_: dataset)
+    with pytest.raises(UsageError, match=r"mine\.npz: has no test windows"):
+        examples.examples_of(trained, model, None, lambda *_: None)

@@ -11,7 +11,7 @@ import pytest
 from cluster.export.export import compare
 from cluster.export.request import ExportRefused
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.check_app import _Steps
+from cluster.jobs.check_app import _measured, _Steps
 from cluster.jobs.cv_record import score_of_fold
 from cluster.jobs.evaluation import EvaluationResult
 from cluster.jobs.fit import Fit, Plan, is_better
@@ -20,11 +20,12 @@ from cluster.jobs.training import Trainer
 from cluster.jobs.updates import DivergedError, LossCourse
 from core.data.split import Fold
 from core.engine.workers import Outcome
+from core.ground.errors import UsageError
 from core.ground.lazy import keras, tf
 from core.inventory.training_sections import EarlyStopping
 from core.models.network import Network
 from core.status.parts import Figures
-from tests.cluster.jobs.kit import PlayedKeeper
+from tests.cluster.jobs.kit import PlayedKeeper, inventory_in
 from tests.cluster.jobs.steps_here import (
     EVERY_ROW,
     ROWS,
@@ -166,9 +167,23 @@ def test_the_check_of_an_app_sees_a_gradient_that_is_nan(tmp_path: Path) -> None
     assert np.isnan(steps.norm)
 
 
+def test_the_check_of_an_app_without_a_model_is_refused(tmp_path: Path) -> None:
+    app = tmp_path / "reader.py"
+    app.write_text("def data(folder):\n    return folder\n")
+    inventory = inventory_in(tmp_path, f"jobs.train.app={app}")
+    with Cancel() as cancel, pytest.raises(UsageError, match=r"got one with data\(\) alone"):
+        _measured(inventory, cancel)
+
+
 @pytest.mark.parametrize("odd", [nan, inf])
-def test_an_export_of_a_model_that_answers_no_numbers_is_refused(odd: float) -> None:
+@pytest.mark.parametrize(
+    ("tensorflow", "exported", "words"),
+    [(1.0, 0.0, "TensorFlow answers no numbers"), (0.0, 1.0, "or no numbers")],
+)
+def test_an_export_of_answers_that_are_no_numbers_is_refused(
+    odd: float, tensorflow: float, exported: float, words: str
+) -> None:
     windows = np.zeros((4, 2), np.float32)
-    answers = np.full((4, 3), odd, np.float32)
-    with pytest.raises(ExportRefused, match="no numbers"):
-        compare(lambda _: answers, lambda _: 0 * windows, windows, None, lambda *_: None)
+    answers = [np.full((4, 3), odd if share else 0, np.float32) for share in (tensorflow, exported)]
+    with pytest.raises(ExportRefused, match=words):
+        compare(lambda _: answers[0], lambda _: answers[1], windows, None, lambda *_: None)

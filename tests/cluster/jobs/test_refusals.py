@@ -11,13 +11,18 @@ from cluster.apps.app_network import Kind
 from cluster.apps.copy import keep
 from cluster.apps.files import files_of_app, remember_digest
 from cluster.apps.networks import network_of
+from cluster.jobs import session
+from cluster.jobs.cancel import Cancel
 from cluster.jobs.cv import CrossValidationRun
 from cluster.jobs.evaluate import EvaluateRun
+from cluster.jobs.job_metrics import CoordinatorMetrics
+from cluster.jobs.progress import Display
 from cluster.jobs.train import TrainRun
 from cluster.jobs.train_result import store
 from core.data.signals import Signals
+from core.engine.changes import ParameterServerLost
 from core.engine.chaos import ChaosPlan
-from core.ground.errors import ExitCode
+from core.ground.errors import ClusterError, ExitCode
 from core.models.network import build
 from core.models.thesis import ThesisModel
 from tests.cluster.jobs.cluster import own_recordings
@@ -158,3 +163,24 @@ def test_evaluate_refuses_classes_at_positions_for_a_model_of_one_class(
     said = refusal(EvaluateRun, inventory_in(here, f"jobs.evaluate.run={run}"), here)
     assert "the model is for targets of one number an example" in said
     assert "has 4: evaluate it on data like that" in said
+
+
+@pytest.mark.parametrize(
+    ("accepts", "kind", "words"),
+    [
+        (True, ParameterServerLost, "it is stopped or hangs"),
+        (False, ClusterError, "is it started, and on this port"),
+    ],
+)
+def test_a_server_that_does_not_answer_is_stopped_or_not_started(
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    accepts: bool,
+    kind: type[ClusterError],
+    words: str,
+) -> None:
+    monkeypatch.setattr(session, "answering", lambda *_: set())
+    monkeypatch.setattr(session, "accepts", lambda *_: accepts)
+    with Display(quiet=True) as display, pytest.raises(ClusterError, match=words) as caught:
+        session.Session(inventory_in(here), Cancel(), CoordinatorMetrics(muted=True), display)
+    assert type(caught.value) is kind

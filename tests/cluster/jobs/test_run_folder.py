@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from cluster.jobs.busy import keep_calibration, latest_calibration
-from cluster.jobs.run_folder import SPEAKER, RunFolder, RunLog, newest_model, newest_unfinished
+from cluster.jobs.run_folder import (
+    SPEAKER,
+    RunFolder,
+    RunLog,
+    newest_model,
+    newest_unfinished,
+    unfinished,
+)
 from core.ground.errors import ClusterError, UsageError
 from core.ground.files import atomic_write
 from tests.ran import ran
@@ -122,3 +129,8 @@ def test_calibration_comes_back_and_damage_is_none(tmp_path: Path, damage: str) 
     (stored,) = tmp_path.iterdir()
     stored.write_text(damage)
     assert latest_calibration(tmp_path, "lab") is None
+
+
+def test_a_folder_without_a_log_is_no_run_to_resume(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"found no coordinator\.log"):
+        unfinished(left(tmp_path / "20990101T000000Z-train", MODEL))

@@ -9,7 +9,7 @@ import pytest
 from core.engine import changes, dispatcher
 from core.engine.changes import LONGEST_SECONDS, SETTLE_SECONDS, Changes, Drain, ParameterServerLost
 from core.engine.chaos import Fault, Strike
-from core.engine.dispatcher import LANES_SECONDS, Dispatcher
+from core.engine.dispatcher import LANES_SECONDS, Dispatcher, NoWorkers
 from core.engine.guardian import Loss
 from core.engine.membership import Membership
 from core.engine.workers import Answered, Drop, Item, Joined, Phase
@@ -159,3 +159,14 @@ def test_a_refusal_is_forgotten_with_the_process_that_it_was_of(
     played._look_for(0, None)
     assert (0 in refused) == alive
     assert 1 in refused
+
+
+def test_workers_that_never_join_are_named(
+    played: Dispatcher, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def turn(seconds: float) -> None:
+        clock.now += seconds
+
+    monkeypatch.setattr(played, "_turn", turn)
+    with pytest.raises(NoWorkers, match="worker:31 at 127"):
+        played.wait_for_workers(1, 3.0)

@@ -131,3 +131,10 @@ def test_a_loss_that_is_a_mean_already_is_refused() -> None:
     objective = Regression(1, loss=lambda y, found: tf.reduce_mean(found))
     with pytest.raises(UsageError, match="expected one value for each example"):
         objective.losses(tf.zeros([3]), tf.zeros([3, 1]))
+
+
+def test_metrics_without_names_are_refused() -> None:
+    objective = Regression(1, metrics=lambda _, answers: answers)
+    numbers = np.zeros((COUNT, 1), np.float32)
+    with pytest.raises(UsageError, match=r"got .*Tensor: return a dict"):
+        summed(objective, numbers, numbers)

@@ -173,6 +173,11 @@ def test_a_configuration_that_ssh_refuses_is_quoted(person: Person) -> None:
     assert re.search(r"ssh refuses its configuration: .*config.*line 1", refused(person))
 
 
+def test_a_command_that_passes_a_descriptor_is_refused(person: Person) -> None:
+    person.writes("Host *\n    ProxyCommand true\n    ProxyUseFdpass yes\n")
+    assert "ProxyUseFdpass of the SSH configuration" in refused(person)
+
+
 def test_a_jump_that_fails_is_quoted(person: Person) -> None:
     tried = person.folder / "tried"
     person.writes(

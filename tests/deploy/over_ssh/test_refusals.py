@@ -10,14 +10,18 @@ import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from paramiko import AuthenticationException
 
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.connector import NodeUnreachableError
-from deploy.cluster.login import PinnedKeys
+from deploy.cluster.keys import Offer
+from deploy.cluster.login import PinnedKeys, SshAddress
 from deploy.cluster.openssh import Route
-from deploy.cluster.refusals import why
+from deploy.cluster.refusals import Login, LoginRefusedError, ServersWords, why
 from tests.deploy.over_ssh.nodes import session_of, trusting
 from tests.deploy.over_ssh.sshd import Sshd, new_key, running_sshd
 from tests.deploy.playing import eventually
@@ -271,3 +275,24 @@ def test_a_session_that_is_slow_to_open(tmp_path: Path) -> None:
 )
 def test_what_is_known_of_a_connection_is_its_cause(error: OSError, said: str, sshd: Sshd) -> None:
     assert re.search(said, why(error, sshd.address(), None))
+
+
+def login_that_fails(words: str, active: bool) -> None:
+    """Offer a key to a server that fails it with these words."""
+
+    def refuse(*_: object) -> None:
+        raise AuthenticationException(words)
+
+    transport: Any = SimpleNamespace(auth_publickey=refuse, is_active=lambda: active)
+    address = SshAddress("pi", "192.168.1.16", "pi", 22, None, 1.0)
+    Login(address, ServersWords("played"))._accepted(transport, Offer("key", None))
+
+
+def test_a_login_without_an_answer_keeps_its_cause() -> None:
+    with pytest.raises(AuthenticationException, match="timeout"):
+        login_that_fails("Authentication timeout.", active=True)
+
+
+def test_no_further_key_goes_to_a_server_that_hung_up() -> None:
+    with pytest.raises(LoginRefusedError, match=r"offered: key\)"):
+        login_that_fails("Authentication failed.", active=False)
