@@ -212,7 +212,7 @@ def _refuse_other_lists(tree: Tree) -> None:
                     f" {label:.60}; {remedy}"
                 )
     if TEST_LIST in names:
-        people = sorted(set(integers_of(tree, TEST_LIST, 1).ravel().tolist()))
+        people = sorted(set(integers_of(tree, TEST_LIST).values()))
         if people != list(TEST_PEOPLE):
             raise DataError(
                 f"{tree.where}: {TEST_LIST}: expected the people {list(TEST_PEOPLE)} as published,"
