@@ -21,7 +21,7 @@ from core.data.batch import Batch, BatchValidator, Examples, examples_of
 from core.data.dataset import CLASSIFICATION, MANIFEST, Dataset, open_prepared
 from core.data.described.known_formats import described
 from core.data.given import Data, batches_of
-from core.data.npz_windows import DEFAULT_WINDOW_STEPS, refuse_other_steps
+from core.data.npz import DEFAULT_WINDOW_STEPS, refuse_other_steps
 from core.data.recordings import NO_SUBJECT, Cutting, Recordings, Report, check, silent
 from core.data.signals import CAUSAL, TWO_WAY
 from core.data.source import DESCRIBED, FORMATS, PREPARED, READERS, SETS, Source, open_set
