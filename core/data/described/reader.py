@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from core.data.archive import FolderTree, Tree
+from core.data.archive import Tree
 from core.data.batch import Batch, Batches, Examples
 from core.data.dataset import CLASSIFICATION
 from core.data.described.description import RecordingFormat, plain
@@ -37,12 +37,11 @@ from core.data.windows import (
 from core.ground.errors import DataError
 
 
-def read_described(opened: Path | FolderTree, cutting: Cutting, report: Report) -> Examples:
+def read_described(path: Path, cutting: Cutting, report: Report) -> Examples:
     """Return the windows, float32 (window_steps, channels) in g, rad/s, uT or their own unit.
 
     Raises DataError naming file, line and remedy.
     """
-    path = Path(opened.where) if isinstance(opened, FolderTree) else opened
     check_window(cutting)
     form = RecordingFormat.model_validate(plain(cutting.format))
     groups = ("user", "device" if form.as_recorded else "session")
@@ -175,16 +174,13 @@ class Hapt(Reader):
         return tuple(name for name in names if name.startswith(Hapt.marker) or name in lists)
 
     @staticmethod
-    def read(opened: Path | FolderTree, cutting: Cutting, report: Report) -> Examples:
+    def read(path: Path, cutting: Cutting, report: Report) -> Examples:
         """Return the windows of the six activities. Raises DataError as `described` does."""
-        if isinstance(opened, FolderTree):
-            _refuse_other_lists(opened)
-        else:
-            with open_set(opened) as inside:
-                if inside is not None:
-                    _refuse_other_lists(inside[1])
+        kind_and_tree = open_set(path)
+        if kind_and_tree is not None:
+            _refuse_other_lists(kind_and_tree[1])
         settings = {name: getattr(cutting, name) for name in (*Hapt.settings, "format")}
-        examples = read_described(opened, Cutting(seed=0, nine_channels=True, **settings), report)
+        examples = read_described(path, Cutting(seed=0, nine_channels=True, **settings), report)
         held_out = examples.held_out
         return replace(
             examples,

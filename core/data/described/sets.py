@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from core.data.archive import FolderTree, digest, file_digest
+from core.data.archive import digest, file_digest, tree_of
 from core.data.batch import Batch, Batches, Examples
 from core.data.dataset import CLASSIFICATION
 from core.data.described.description import ChannelForm, RecordingFormat, plain
@@ -78,7 +78,7 @@ def described_sets(path: Path) -> Mapping[str, Any]:
             mode="json", by_alias=True
         )
         if data.is_dir():
-            tree = FolderTree(data)
+            tree = tree_of(data)
             sets_document["sets"][name]["sha256"] = digest(tree, tree.names(), silent)
         else:
             sets_document["sets"][name]["sha256"] = file_digest(data)
