@@ -5,8 +5,9 @@ is known who is held out for the test. Published sets are kinds that are names o
 """
 
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -28,6 +29,7 @@ from core.data.uci_har import ACTIVITIES, activity_labels, integers_of
 from core.data.windows import (
     IN_TIME,
     LastWindows,
+    Pair,
     RandomWindows,
     WholeGroups,
     WindowCounts,
@@ -53,7 +55,8 @@ def read_described(path: Path, cutting: Cutting, report: Report) -> Examples:
         )
     window_channels = channels_of_windows(path, form, cutting)
     cuts, recordings = gathered(path, form, cutting, window_channels, report)
-    counted = WindowCounts(cuts.counts, recordings.labels, groups)
+    cut_sets = (CutSet(cuts, recordings.labels),)
+    counted = counts_of(cut_sets, recordings.labels, groups)
     if not counted.rows:
         raise DataError(
             f"{path}: expected a stretch of {cutting.window_steps} samples of one session and"
@@ -62,14 +65,8 @@ def read_described(path: Path, cutting: Cutting, report: Report) -> Examples:
         )
     test = chooser_of_test(path, counted, cutting, form.test_people)
     note = f"{test.held_out.note}; {recordings.note(cuts.sparse)}"
-    return Examples(
-        Batches(_batches(cuts, counted, test), counted.rows),
-        CLASSIFICATION,
-        counted.names(),
-        standardized=True,
-        held_out=replace(test.held_out, note=note),
-        signals=window_channels.signals,
-    )
+    examples = examples_of_cuts(cut_sets, counted, test, window_channels.signals)
+    return replace(examples, held_out=replace(test.held_out, note=note))
 
 
 def gathered(
@@ -87,22 +84,67 @@ def gathered(
     return Cuts(recordings.stretches(), cutting), recordings
 
 
+@dataclass(frozen=True)
+class CutSet:
+    """The windows of one set, and the class of each of its labels; None of one left out.
+
+    `name` is that of one set of several.
+    """
+
+    cuts: Cuts
+    classes: Sequence[str | None]
+    name: str = ""
+
+
+def counts_of(
+    cut_sets: Sequence[CutSet], classes: Sequence[str], kinds: Sequence[str]
+) -> WindowCounts:
+    """Count the windows of these classes. `kinds` are the groups that the recordings know."""
+    windows = Counter[tuple[Pair, int]]()
+    for cut_set in cut_sets:
+        for (pair, label), count in cut_set.cuts.counts.items():
+            word = cut_set.classes[label]
+            if word in classes:
+                windows[replace(pair, set=cut_set.name), classes.index(word)] += count
+    return WindowCounts(windows, classes, kinds)
+
+
+def examples_of_cuts(
+    cut_sets: Sequence[CutSet],
+    counted: WindowCounts,
+    test: WholeGroups | RandomWindows | LastWindows,
+    signals: Signals,
+) -> Examples:
+    """Return the counted windows, of which `test` says where each goes."""
+    return Examples(
+        Batches(_batches(cut_sets, counted, test), counted.rows),
+        CLASSIFICATION,
+        counted.names(),
+        standardized=True,
+        held_out=test.held_out,
+        signals=signals,
+    )
+
+
 def _batches(
-    cuts: Cuts, counted: WindowCounts, groups: WholeGroups | RandomWindows | LastWindows
+    cut_sets: Sequence[CutSet],
+    counted: WindowCounts,
+    test: WholeGroups | RandomWindows | LastWindows,
 ) -> Iterator[Batch]:
-    classes = {activity: place for place, activity in enumerate(counted.activities())}
-    for pair, activity, windows in cuts.windows():
-        group, test = groups.of(pair, activity, len(windows))
-        for is_test in (False, True):
-            x = windows[test == is_test]
-            if len(x):
-                numbers = np.full(len(x), group, np.int32)
-                yield Batch(
-                    np.ascontiguousarray(x),
-                    np.full(len(x), classes[activity], np.int32),
-                    numbers,
-                    test=is_test,
-                )
+    places = {word: place for place, word in enumerate(counted.names())}
+    for cut_set in cut_sets:
+        for pair, label, windows in cut_set.cuts.windows():
+            word = cut_set.classes[label]
+            if word not in places:
+                continue
+            activity = counted.labels.index(word)
+            group, parts = test.of(replace(pair, set=cut_set.name), activity, len(windows))
+            for is_test in (False, True):
+                x = np.ascontiguousarray(windows[parts == is_test])
+                if len(x):
+                    y = np.full(len(x), places[word], np.int32)
+                    groups = np.full(len(x), group, np.int32)
+                    yield Batch(x, y, groups, test=is_test)
 
 
 class Described(Reader):
