@@ -56,62 +56,43 @@ class Judge:
 
     def problems(self) -> Iterator[str]:
         """Yield one line for each sensor that looks wrong."""
-        for first, *other_problems in self._by_name():
-            yield f"{self._problem_in_words(first)}{_also(len(other_problems))}"
+        return (line for line, _ in self._wrong())
 
     def refuse(self, path: Path) -> None:
         """Raises DataError for the first sensor that looks wrong."""
-        for first, *other_problems in self._by_name():
-            wrong = as_sentence(f"{self._problem_in_words(first)}{_also(len(other_problems))}")
+        for line, give in self._wrong():
             raise DataError(
-                f"{path}: {wrong} Give {first.give}: correct `unit` or"
-                " `gravity`, or convert or leave out what is otherwise"
+                f"{path}: {as_sentence(line)} Give {give}: correct `unit` or `gravity`, or convert"
+                " or leave out what is otherwise"
             )
 
-    def _by_name(self) -> Iterable[list[Implausible]]:
-        """Return what is wrong of each sensor, which is at least one recording."""
-        problems: dict[str, list[Implausible]] = {}
+    def _wrong(self) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong of each sensor, and what to give instead."""
+        problems: dict[str, list[Implausible]] = defaultdict(list)
         for problem in self._look.problems():
-            problems.setdefault(problem.name, []).append(problem)
-        return problems.values()
+            problems[problem.name].append(problem)
+        for first, *other_problems in problems.values():
+            also = f" (and {len(other_problems)} other recordings)" if other_problems else ""
+            yield f"{self._in_words(first)}{also}", first.give
 
-    def _problem_in_words(self, problem: Implausible) -> str:
+    def _in_words(self, problem: Implausible) -> str:
         """Return what is wrong, and which other units would make a mean length plausible."""
         message = f"{problem.name}: {problem.recording}: {problem.wrong}"
-        sensor = next(
-            (
-                candidate
-                for candidate in signals_of(self._form).judged
-                if candidate.name == problem.name
-            ),
-            None,
-        )
-        if sensor is None or not problem.size or not SIZE_PROBLEMS[sensor.kind](problem.size):
+        kinds = {sensor.name: sensor.kind for sensor in signals_of(self._form).judged}
+        if problem.name not in kinds or not problem.size:
             return message
-        channel = next(
-            candidate for candidate in self._form.in_windows if candidate.name == problem.name
-        )
+        problem_of = SIZE_PROBLEMS[kinds[problem.name]]
+        if not problem_of(problem.size):
+            return message
+        [channel] = [one for one in self._form.in_windows if one.name == problem.name]
         unit, factor = UNITS[channel.unit]
-        other_sizes = {
-            name: problem.size / factor * other
-            for name, (of, other) in UNITS.items()
-            if of == unit and name != channel.unit
-        }
-        likely = [
-            f"{name} ({size:.3g} {unit})"
-            for name, size in other_sizes.items()
-            if not SIZE_PROBLEMS[sensor.kind](size)
-        ]
-        return (
-            f"{message} The format says {channel.unit}; plausible:"
-            f" {' or '.join(likely) or 'no other unit'}"
-        )
-
-
-def _also(other_recordings: int) -> str:
-    if other_recordings:
-        return f" (and {other_recordings} other recordings)"
-    return ""
+        likely = []
+        for name, (other_unit, other_factor) in UNITS.items():
+            size = problem.size / factor * other_factor
+            if other_unit == unit and name != channel.unit and not problem_of(size):
+                likely.append(f"{name} ({size:.3g} {unit})")
+        plausible = " or ".join(likely) or "no other unit"
+        return f"{message} The format says {channel.unit}; plausible: {plausible}"
 
 
 MOST_SESSIONS = 100_000
@@ -141,8 +122,6 @@ class Sessions:
     """What was read so far."""
 
     def __init__(self, path: Path, form: RecordingFormat, window_channels: WindowChannels) -> None:
-        self.hertz = window_channels.signals.sampling_hz
-        """The windows' rate; None where it is not said."""
         self._window_channels = window_channels
         self.damage = Damage()
         self._mixing = form.mixing
@@ -203,17 +182,14 @@ class Sessions:
 
     def note(self, sparse: int) -> str:
         """Return how much was read, and what was left out."""
-        faults = Counter(
-            {
-                "missing": self.damage.missing,
-                "bad lines": self.damage.bad,
-                "without all sensors": self.damage.apart,
-                "without a label": self._unlabelled,
-                "sparse windows": sparse,
-            }
-        )
+        faults = Counter[str]()
         for series in self._series.values():
-            faults.update(series.faults)
+            faults += series.faults
+        faults["missing"] += self.damage.missing
+        faults["bad lines"] += self.damage.bad
+        faults["without all sensors"] += self.damage.apart
+        faults["without a label"] += self._unlabelled
+        faults["sparse windows"] += sparse
         left_out = ", ".join(f"{count:,} {kind}" for kind, count in sorted(faults.items()) if count)
         readings = sum(series.readings for series in self._series.values())
         notes = [f"{readings:,} readings", left_out]
@@ -257,23 +233,15 @@ class Sessions:
 
     def _new(self, sheaf: Sheaf, times: NDArray[np.float64]) -> Series:
         where = f"{self._path}: {sheaf.name}"
-        if self.hertz is None and not self._form.as_recorded:
+        if self._window_channels.signals.sampling_hz is None and not self._form.as_recorded:
             rate = rate_of(times)
             rate_hint = f", which have about {rate:.4g}" if rate else ""
             raise DataError(
                 f"{where}: nothing says the rate of windows of these recordings{rate_hint}: set"
                 " jobs.train.data.sampling_hz"
             )
-        hertz = self.hertz or 1.0
-        return (RecordedSeries if self._form.as_recorded else Series)(
-            where,
-            hertz,
-            self._form.longest_gap(hertz),
-            self._form.largest(),
-            self._window_channels,
-            self._spool,
-            self._form.time.unit.replace("iso", "s"),
-        )
+        kind = RecordedSeries if self._form.as_recorded else Series
+        return kind(where, self._form, self._window_channels, self._spool)
 
     def _key(self, sheaf: Sheaf, person: str, session: str) -> Key:
         """Return by what readings find their series. Raises DataError for one without a name."""
