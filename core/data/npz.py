@@ -14,12 +14,11 @@ What has three axes, (windows, steps, channels), and neither `task`, `standardiz
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.data.archive import LARGEST_TOTAL_BYTES
+from core.data.arrays import AnyArray, Integers, Singles
 from core.data.batch import ROWS_AT_ONCE, Batch, Batches, Examples, PositionsLook
 from core.data.dataset import CLASSIFICATION, MULTILABEL, REGRESSION, TASKS
 from core.data.npz_arrays import (
@@ -162,7 +161,7 @@ class _Content:
             signals=signals_of(self.path, self.arrays, train[-1] if len(train) > 1 else 1),
         )
 
-    def _windows_of(self, part: str) -> NDArray[np.float32]:
+    def _windows_of(self, part: str) -> Singles:
         name = f"x_{part}"
         windows = self.arrays[name]
         if windows.ndim != _WINDOW_AXES or 0 in windows.shape[1:]:
@@ -183,9 +182,9 @@ class _Content:
 
     def _batches(
         self,
-        y: dict[str, NDArray[Any]],
-        subjects: dict[str, NDArray[np.int32]],
-        weights: NDArray[Any] | None,
+        y: dict[str, AnyArray],
+        subjects: dict[str, Integers],
+        weights: AnyArray | None,
     ) -> Iterator[Batch]:
         for part in PARTS:
             start = 0
@@ -197,7 +196,7 @@ class _Content:
                     block, y[part][rows], subjects[part][rows], counted, test=part == "test"
                 )
 
-    def _blocks(self, part: str) -> Iterator[NDArray[Any]]:
+    def _blocks(self, part: str) -> Iterator[AnyArray]:
         if self.is_windows:
             windows = self._windows[part]
             for start in range(0, len(windows), ROWS_AT_ONCE):
@@ -216,7 +215,7 @@ class _Content:
             return REGRESSION
         return CLASSIFICATION
 
-    def _targets(self, task: str) -> tuple[dict[str, NDArray[Any]], tuple[str, ...] | None]:
+    def _targets(self, task: str) -> tuple[dict[str, AnyArray], tuple[str, ...] | None]:
         """Return the targets of both parts, and the names of classes or labels."""
         labels = self._labels()
         if task == CLASSIFICATION:
@@ -251,7 +250,7 @@ class _Content:
 
     def _classes(
         self, labels: tuple[str, ...] | None
-    ) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+    ) -> tuple[dict[str, AnyArray], tuple[str, ...]]:
         """Return the class of each row, or of each of its positions, and the names of all.
 
         Classes are numbered by the labels, else by the sorted distinct values of the training part.
@@ -305,14 +304,14 @@ class _Content:
             refuse_missing(self.path, names)
             refuse_alike(self.path, "labels", names)
 
-    def _subjects(self, part: str) -> NDArray[np.int32]:
+    def _subjects(self, part: str) -> Integers:
         """Return the subject of each row; -1 where none is named."""
         name = f"subject_{part}"
         if name in self.arrays:
             return self._whole(name, self._column("subject", part))
         return np.full(self.shapes[part][0], NO_SUBJECT, dtype=np.int32)
 
-    def _column(self, kind: str, part: str) -> NDArray[Any]:
+    def _column(self, kind: str, part: str) -> AnyArray:
         """Return what has a value for each row; classes of examples may have several."""
         column = self.arrays[f"{kind}_{part}"]
         rows = self.shapes[part][:1]
@@ -330,7 +329,7 @@ class _Content:
             f" {remedy}",
         )
 
-    def _whole(self, name: str, column: NDArray[Any]) -> NDArray[np.int32]:
+    def _whole(self, name: str, column: AnyArray) -> Integers:
         where = f"{self.path}: {name}"
         if column.dtype.kind == "f":
             wrong = column != np.floor(column)  # NaN is unequal to itself
@@ -349,7 +348,7 @@ class _Content:
         return column.astype(np.int32)
 
 
-def _is_one_hot(y: NDArray[Any]) -> bool:
+def _is_one_hot(y: AnyArray) -> bool:
     """Return whether each row of a matrix has a single 1, and 0 elsewhere."""
     if y.ndim != 2 or y.dtype.kind not in "fiub":
         return False

@@ -20,6 +20,7 @@ from core.data.archive import (
     refuse_long_list,
     refuse_unsafe,
 )
+from core.data.arrays import AnyArray
 from core.data.batch import BATCH_BYTES, MOST_ROWS
 from core.data.recordings import Report
 from core.data.signals import FILTERS, LEAST_HZ, MOST_HZ, Signals
@@ -114,7 +115,7 @@ class ArchivedArray:
     def _example_bytes(self) -> int:
         return self.dtype.itemsize * math.prod(self.shape[1:])
 
-    def blocks(self, most: int = MOST_ROWS) -> Iterator[NDArray[Any]]:
+    def blocks(self, most: int = MOST_ROWS) -> Iterator[AnyArray]:
         """Yield all rows, at most `most` at a time."""
         at_once = max(1, min(most, BATCH_BYTES // self._example_bytes))
         for start in range(0, len(self), at_once):
@@ -129,13 +130,13 @@ class ArchivedArray:
             yield np.frombuffer(content, self.dtype).reshape(count, *self.shape[1:])
 
 
-def load_arrays(path: Path, names: Sequence[str], report: Report) -> dict[str, NDArray[Any]]:
+def load_arrays(path: Path, names: Sequence[str], report: Report) -> dict[str, AnyArray]:
     """Read those of the named arrays that are there, whole.
 
     Raises DataError where a required one is missing, or another has nearly the name of one that is:
     what it says would be lost without a word.
     """
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, AnyArray] = {}
     with open_archive(path) as archive:
         total = sum(archive.zip.getinfo(info).file_size for info in _members(archive, names))
         if total > LARGEST_TOTAL_BYTES:
@@ -168,7 +169,7 @@ def _members(archive: Any, names: Sequence[str]) -> list[str]:
     return [member for member in archive.zip.namelist() if member in members]
 
 
-def _loaded(path: Path, archive: Any, name: str) -> NDArray[Any]:
+def _loaded(path: Path, archive: Any, name: str) -> AnyArray:
     try:
         array = archive[name]
     except (*HEADER_DAMAGE, MemoryError) as problem:
@@ -240,7 +241,7 @@ def signals_of(path: Path, arrays: Arrays, width: int) -> Signals:
     return Signals(channels, units_of_channels, None if rate is None else float(rate), filters)
 
 
-def _texts(path: Path, array: NDArray[Any] | None, name: str, width: int) -> tuple[str, ...]:
+def _texts(path: Path, array: AnyArray | None, name: str, width: int) -> tuple[str, ...]:
     if array is None:
         return ()
     if array.dtype.kind != "U" or array.shape != (width,):

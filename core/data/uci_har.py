@@ -12,9 +12,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.data.archive import Tree
+from core.data.arrays import Integers, Singles
 from core.data.filters import CHANNELS, NINE_CHANNELS
 from core.data.recordings import (
     LARGEST_INTEGER,
@@ -158,7 +158,7 @@ def read_uci_har(tree: Tree, cutting: Cutting, report: Report) -> Recordings:
 
 def _read_set(
     tree: Tree, part: str, activities: int, report: Report
-) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.int32]]:
+) -> tuple[Singles, Integers, Integers]:
     name = f"{part}/y_{part}.txt"
     classes = integers_of(tree, name)
     for place, activity in classes.items():

@@ -16,9 +16,9 @@ from math import prod
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.data.archive import LARGEST_TEXT_BYTES, one_line, open_zip
+from core.data.arrays import AnyArray
 from core.data.described import workbook
 from core.data.described.description import JsonForm
 from core.data.described.members import LARGEST_DOCUMENT_BYTES
@@ -174,7 +174,7 @@ class ArrayRows(TextRows):
         )
 
 
-def cells_of_array(array: NDArray[Any]) -> Iterator[list[str]]:
+def cells_of_array(array: AnyArray) -> Iterator[list[str]]:
     """Yield the values of each row of a table, (rows, columns), as a text has them."""
     return (list(map(repr, row.tolist())) for row in array)
 

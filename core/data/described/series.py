@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from core.data.arrays import AnyArray, Labels, Singles
 from core.data.described.column_looks import DOUBLED, doubled
 from core.data.described.description import UNITS, ChannelForm, RecordingFormat
 from core.data.filters import (
@@ -61,7 +61,7 @@ class WindowChannels:
         """The type of samples until they are whole."""
         return np.float32 if self.nine is None else np.float64
 
-    def converted(self, samples: NDArray[np.floating]) -> NDArray[np.float32] | None:
+    def converted(self, samples: NDArray[np.floating]) -> Singles | None:
         """Return the channels of a stretch, float32 (n, channels); None of one too short."""
         if self.nine is None:
             return samples.astype(np.float32, copy=False)
@@ -159,7 +159,7 @@ class Spool:
         self._file = tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES, dir=self._folder)  # noqa: SIM115
         weakref.finalize(self, self._file.close)
 
-    def keep(self, rows: NDArray[Any]) -> int:
+    def keep(self, rows: AnyArray) -> int:
         """Keep an array of at least one dimension. Raises DataError for a full disk."""
         try:
             begin = self._file.seek(0, os.SEEK_END)
@@ -172,13 +172,13 @@ class Spool:
             ) from None
         return begin
 
-    def rows(self, begins: Sequence[int]) -> NDArray[Any]:
+    def rows(self, begins: Sequence[int]) -> AnyArray:
         """Return arrays as one, along the first axis."""
         return np.concatenate([self._read(begin) for begin in begins])
 
-    def _read(self, begin: int) -> NDArray[Any]:
+    def _read(self, begin: int) -> AnyArray:
         self._file.seek(begin)
-        rows: NDArray[Any] = np.load(self._file, allow_pickle=False)
+        rows: AnyArray = np.load(self._file, allow_pickle=False)
         return rows
 
 
@@ -200,9 +200,9 @@ class Stretch:
     samples: reads the samples, float32 (n, channels).
     """
 
-    labels: NDArray[np.int16]
-    wide: NDArray[np.float32]
-    samples: Callable[[], NDArray[np.float32]]
+    labels: Labels
+    wide: Singles
+    samples: Callable[[], Singles]
 
 
 @dataclass
@@ -233,7 +233,7 @@ class Series:
         samples = ("samples", self.window_channels.sample_type, (len(self.form.units),))
         self._fields = np.dtype([samples, ("label", np.int16), ("wide", np.float32)])
 
-    def push(self, times: Samples, values: Samples, labels: NDArray[np.int16]) -> None:
+    def push(self, times: Samples, values: Samples, labels: Labels) -> None:
         """Take the next readings: seconds (n,), (n, channels) in the windows' units, and (n,).
 
         Raises DataError for times or a rate that no window can have.

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from core.data.arrays import Labels, Numbers, Places, Singles
 from core.data.described.description import UNITS, RecordingFormat
 from core.data.described.intervals import Intervals
 from core.data.described.members import Sheaf
@@ -45,7 +46,7 @@ class Judge:
         self._largest = form.largest()
         self._look = UnitsLook(signals_of(form))
 
-    def add(self, recording: str, values: NDArray[np.float64]) -> None:
+    def add(self, recording: str, values: Numbers) -> None:
         """Add the next readings of a recording, (n, channels).
 
         Values that no sensor has are left out, as windows leave them out.
@@ -204,7 +205,7 @@ class Sessions:
         """Take readings, and return how many have a label."""
         values = rows.values if self._form.as_recorded else rows.values @ self._mixing
         labels = np.full(len(values), NO_LABEL, np.int16)
-        sessions: dict[Key, list[NDArray[np.intp]]] = defaultdict(list)
+        sessions: dict[Key, list[Places]] = defaultdict(list)
         for place, places in places_by(places_of(self._form, sheaf, rows)).items():
             person, session, word = (name.strip() for name in place)
             sessions[self._key(sheaf, person, session)].append(places)
@@ -222,7 +223,7 @@ class Sessions:
         self._unlabelled += len(values) - labelled
         return labelled
 
-    def _within(self, sheaf: Sheaf, key: Key, times: NDArray[np.float64]) -> NDArray[np.int16]:
+    def _within(self, sheaf: Sheaf, key: Key, times: Numbers) -> Labels:
         """Return the numbers of the classes that intervals say."""
         assert self._intervals is not None
         label_words = self._intervals.words(sheaf, key[0], key[1], times)
@@ -231,7 +232,7 @@ class Sessions:
         }
         return np.array([numbers[word] for word in label_words], np.int16)
 
-    def _new(self, sheaf: Sheaf, times: NDArray[np.float64]) -> Series:
+    def _new(self, sheaf: Sheaf, times: Numbers) -> Series:
         where = f"{self._path}: {sheaf.name}"
         if self._window_channels.signals.sampling_hz is None and not self._form.as_recorded:
             rate = rate_of(times)
@@ -288,7 +289,7 @@ Starts = NDArray[np.intp]
 @dataclass(frozen=True)
 class _Cut:
     pair: Pair
-    samples: Callable[[], NDArray[np.float32]]
+    samples: Callable[[], Singles]
     pieces: list[tuple[int, Starts]]
     """Activities and where their windows begin."""
 
@@ -313,7 +314,7 @@ class Cuts:
                 pieces = self._most(stretch)
             self._add(pair, stretch, pieces)
 
-    def windows(self) -> Iterator[tuple[Pair, int, NDArray[np.float32]]]:
+    def windows(self) -> Iterator[tuple[Pair, int, Singles]]:
         """Yield windows, (n, window_steps, channels), with their pair and activity."""
         for cut in self._cuts:
             views = np.lib.stride_tricks.sliding_window_view(cut.samples(), self._steps, axis=0)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.archive import one_line
+from core.data.arrays import Flags, Numbers
 from core.data.described.description import RecordingFormat
 from core.data.described.members import Member
 from core.data.described.moments import is_of_day, moment_of, seconds_of, zone_of
@@ -40,8 +41,6 @@ MOST_BAD = 0.5
 """The most that `bad_lines` may be: more are another form, not damage."""
 LOCAL = "without a zone"
 ZONED = "with a zone"
-
-Numbers = NDArray[np.float64]
 
 
 @dataclass
@@ -302,13 +301,11 @@ class TextRows:
         text_columns = {name: list(compress(cells[name], good)) for name in self.text_columns}
         return Rows(times[good], values[good], text_columns, other_columns)
 
-    def _leave_out_missing(self, lacks: NDArray[np.bool_], good: NDArray[np.bool_]) -> None:
+    def _leave_out_missing(self, lacks: Flags, good: Flags) -> None:
         self.damage.missing += int((lacks & good).sum())
         good &= ~lacks
 
-    def _times(
-        self, cells: Sequence[str], name: str, lines: Sequence[int], good: NDArray[np.bool_]
-    ) -> Numbers:
+    def _times(self, cells: Sequence[str], name: str, lines: Sequence[int], good: Flags) -> Numbers:
         form = self.form.time
         if form.unit != "iso" and form.pattern is None:
             times = self._numbers(cells, name, lines, good)
@@ -337,7 +334,7 @@ class TextRows:
         return seconds
 
     def _numbers(
-        self, cells: Sequence[str], name: str, lines: Sequence[int], good: NDArray[np.bool_]
+        self, cells: Sequence[str], name: str, lines: Sequence[int], good: Flags
     ) -> Numbers:
         """Return a column as numbers, NaN where a value is missing; what is neither is bad."""
         written = cells
@@ -361,9 +358,7 @@ class TextRows:
                     self._bad(lines[row], name, expected, written[row].strip(), good, row)
         return values
 
-    def _bad(
-        self, line: int, name: str, expected: str, cell: str, good: NDArray[np.bool_], row: int
-    ) -> None:
+    def _bad(self, line: int, name: str, expected: str, cell: str, good: Flags, row: int) -> None:
         if not good[row]:
             return
         good[row] = False
