@@ -17,9 +17,9 @@ from core.data.described.members import members_of
 from core.data.described.session_rows import readings
 from core.data.described.text_rows import Damage
 from core.data.filters import NINE_CHANNELS, SAMPLE_RATE_HZ
-from core.data.npz import ArchivedArray
-from core.data.npz_windows import DEFAULT_WINDOW_STEPS, open_archive, read_windows
-from core.data.recordings import Cutting, Recordings, silent
+from core.data.npz import read_windows
+from core.data.npz_arrays import ArchivedArray, open_archive
+from core.data.recordings import Recordings
 from core.data.signals import Signals
 from core.ground.errors import DataError, reason_of
 from recognise.lines import Block, ReadingParser
@@ -98,7 +98,7 @@ def is_windows(name: str) -> bool:
 
 def windows_in(name: str) -> Recordings:
     """Return the windows of an .npz. Raises DataError."""
-    return read_windows(Path(name), Cutting(DEFAULT_WINDOW_STEPS, DEFAULT_WINDOW_STEPS, 0), silent)
+    return read_windows(Path(name))
 
 
 def blocks_of(

@@ -1,19 +1,24 @@
-"""Files of a source by name, whether they lie in a folder or in a zip.
+"""Files of a source by their names, through folders, zips and zips in zips; gzip is undone.
 
-Nothing is ever unpacked to disk.
+An archive is read where it lies; one inside another is copied to a temporary file, which memory
+holds while it is small.
 """
 
+import gzip
 import hashlib
 import lzma
 import os
+import shutil
 import stat
 import struct
+import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from core.data.recordings import Report, silent
 from core.ground.errors import DataError
@@ -46,133 +51,201 @@ ZIP_DAMAGE = (
 decompressors do not."""
 
 
-class FolderTree:
-    """A folder on disk: named files below one root. Names are relative and use slashes."""
+RESOURCE_FORKS = "__MACOSX/"
+"""Folder that macOS adds to its zips: companions of every file, under the same names."""
+DEEPEST = 3
+"""Archives in archives."""
+IN_MEMORY_BYTES = 32 * 2**20
+ZIP = ".zip"
+_GZIP = ".gz"
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.where = str(folder)
-        """The source's name in errors."""
+
+@dataclass(frozen=True)
+class Member:
+    """One file: the path on the disk, then a name in each archive, outermost first."""
+
+    path: Path
+    inner: tuple[str, ...]
+    name: str
+    """The path that patterns are matched with."""
+    size: int
+    """Bytes where it lies; of a file in an archive, unpacked."""
+
+    @property
+    def where(self) -> str:
+        """The file's name in messages."""
+        return ": ".join([str(self.path), *self.inner])
+
+    @contextmanager
+    def open(self, *, packed: bool = False) -> Iterator[IO[bytes]]:
+        """Open its bytes, without gzip's unless it is to stay `packed`.
+
+        Raises DataError for what is damaged, too large or no file.
+        """
+        with ExitStack() as stack:
+            try:
+                if not stat.S_ISREG(self.path.stat().st_mode):
+                    raise no_file(self.path)
+                raw: IO[bytes] = stack.enter_context(self.path.open("rb"))
+                for name in self.inner:
+                    raw = stack.enter_context(_entered(stack, raw, name, self.where))
+                if self.where.lower().endswith(_GZIP) and not packed:
+                    raw = cast(IO[bytes], gzip.GzipFile(fileobj=raw))
+            except DataError:
+                raise
+            except (FileNotFoundError, PermissionError) as problem:
+                raise unreadable(self.path, problem) from None
+            except (KeyError, *ZIP_DAMAGE) as problem:
+                raise _damaged(self.where, problem) from None
+            yield raw
+
+    def read(self, most_bytes: int = LARGEST_TEXT_BYTES) -> bytes:
+        """Return its content. Raises DataError for what is damaged or too large."""
+        content = b""
+        if self.size <= most_bytes:
+            with self.open() as raw:
+                try:
+                    content = raw.read(most_bytes + 1)
+                except ZIP_DAMAGE as problem:
+                    raise _damaged(self.where, problem) from None
+        if max(self.size, len(content)) > most_bytes:
+            raise DataError(
+                f"{self.where}: larger than {most_bytes} bytes, which no recording is; record"
+                " shorter files"
+            )
+        return content
+
+
+def _entered(stack: ExitStack, raw: IO[bytes], name: str, where: str) -> IO[bytes]:
+    archive = stack.enter_context(open_zip(raw, where))
+    content = archive.open(name)
+    if not name.lower().endswith(ZIP):
+        return content
+    copy = tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES)  # noqa: SIM115
+    stack.callback(copy.close)
+    with content:
+        shutil.copyfileobj(content, copy)
+    copy.seek(0)
+    return copy
+
+
+def _damaged(where: str, problem: Exception) -> DataError:
+    return DataError(f"{where}: damaged in the archive ({one_line(problem)[:80]}); fetch it again")
+
+
+def no_file(path: Path) -> DataError:
+    """Return the error for a folder or a pipe in the place of a file."""
+    return DataError(
+        f"{path}: expected a file, got something else of that name; restore it from the original"
+    )
+
+
+class Tree:
+    """Named files below one root, in a folder or in a zip. Names are relative and use slashes."""
+
+    def __init__(self, path: Path, where: str, members: Mapping[str, Member]) -> None:
+        """`path` is that of the folder or archive, `where` what messages call it."""
+        self._path = path
+        self.where = where
+        self.members = members
+        """The files by name, sorted."""
 
     def names(self) -> tuple[str, ...]:
-        """Return every file, sorted, in linked folders too.
+        """Return the name of every file, sorted."""
+        return tuple(self.members)
 
-        Raises DataError for a folder that cannot be listed, or comes twice.
-        """
-        paths = []
-        folders = set[tuple[int, int]]()
-        for parent, _, files in os.walk(self._folder, onerror=_refuse, followlinks=True):
-            about = os.stat(parent)
-            place = about.st_dev, about.st_ino
-            if place in folders:
-                raise DataError(
-                    f"{parent}: a link leads to a folder that is here already, whose files would"
-                    " come twice; remove it"
-                )
-            folders.add(place)
-            paths += [Path(parent) / file for file in files]
-        return tuple(sorted(path.relative_to(self._folder).as_posix() for path in paths))
+    def below(self, prefix: str) -> "Tree":
+        """Return the files as a folder inside sees them."""
+        members = {
+            name.removeprefix(prefix): member
+            for name, member in self.members.items()
+            if name.startswith(prefix)
+        }
+        return Tree(self._path, self.where, members)
 
     def read(self, name: str) -> bytes:
-        """Return one file. Raises DataError when it is missing or too large."""
-        path = self._folder / name
-        with _regular(self.where, path, name) as stream:
-            if os.fstat(stream.fileno()).st_size > LARGEST_TEXT_BYTES:
-                raise DataError(
-                    f"{path}: larger than {LARGEST_TEXT_BYTES} bytes, which no recording is;"
-                    " remove it"
-                )
-            return stream.read()
+        """Return one file. Raises DataError when it is missing, damaged or too large."""
+        if name in self.members:
+            return self.members[name].read()
+        if (self._path / name).exists():
+            raise no_file(self._path / name)
+        raise DataError(f"{self.where}: {name} is missing; restore it from the original")
 
-    def pieces(self, name: str) -> Iterator[bytes]:
-        """Yield what `digest` takes of a file of any size: name, length, content."""
-        with _regular(self.where, self._folder / name, name) as stream:
-            yield f"{name}\0{os.fstat(stream.fileno()).st_size}\0".encode()
-            while piece := stream.read(CHUNK_BYTES):
-                yield piece
+
+def tree_of(path: Path) -> Tree:
+    """Return the files of a folder, in linked folders too, or of a zip.
+
+    Raises DataError when it is neither, a folder that cannot be listed or comes twice, or an
+    archive that is truncated, names files outside itself, or unpacks to more than any recording
+    does.
+    """
+    if not path.is_dir():
+        return tree_of_zip(member_at(path, path.name))
+    paths = []
+    folders = set[tuple[int, int]]()
+    for parent, _, files in os.walk(path, onerror=_refuse, followlinks=True):
+        about = os.stat(parent)
+        place = about.st_dev, about.st_ino
+        if place in folders:
+            raise DataError(
+                f"{parent}: a link leads to a folder that is here already, whose files would"
+                " come twice; remove it"
+            )
+        folders.add(place)
+        paths += [Path(parent) / file for file in files]
+    names = sorted(file.relative_to(path).as_posix() for file in paths)
+    return Tree(path, str(path), {name: member_at(path / name, name) for name in names})
+
+
+def tree_of_zip(member: Member) -> Tree:
+    """Return the files of an archive. Raises DataError as `tree_of` does."""
+    with member.open() as raw, open_zip(raw, member.where) as archive:
+        sizes = {info.filename: info.file_size for info in archive.infolist() if not info.is_dir()}
+    members = {
+        name: Member(member.path, (*member.inner, name), f"{member.name}/{name}", sizes[name])
+        for name in sorted(sizes)
+    }
+    return Tree(member.path, member.where, members)
+
+
+def member_at(path: Path, name: str) -> Member:
+    """Return a file on the disk. Raises DataError where there is none."""
+    try:
+        return Member(path, (), name, path.stat().st_size)
+    except OSError as problem:
+        raise unreadable(path, problem) from None
 
 
 def _refuse(problem: OSError) -> None:
     raise unreadable(Path(problem.filename), problem)
 
 
-@contextmanager
-def _regular(where: str, path: Path, name: str) -> Iterator[IO[bytes]]:
-    """Open a file. Raises DataError for a missing one, and for what is no file."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise DataError(
-                f"{path}: expected a file, got something else of that name; restore it from the"
-                " original"
-            )
-        with path.open("rb") as stream:
-            yield stream
-    except FileNotFoundError:
-        raise missing(where, name) from None
-    except OSError as problem:
-        raise unreadable(path, problem) from None
+def members_of(source: Path) -> Iterator[Member]:
+    """Yield every file of a folder, of a zip, or the one file itself. Raises DataError."""
+    if not source.is_dir():
+        yield from _inside(member_at(source, source.name))
+        return
+    for name, member in tree_of(source).members.items():
+        yield from _inside(replace(member, name=f"{source.name}/{name}"))
 
 
-class ZipTree:
-    """A zip archive below the folder `prefix` inside it."""
-
-    def __init__(self, archive: zipfile.ZipFile, where: str, prefix: str = "") -> None:
-        self._archive = archive
-        self._prefix = prefix
-        self.where = where
-
-    def names(self) -> tuple[str, ...]:
-        """Return every file below the prefix, sorted."""
-        entry_names = (info.filename for info in self._archive.infolist() if not info.is_dir())
-        return tuple(
-            sorted(
-                name.removeprefix(self._prefix)
-                for name in entry_names
-                if name.startswith(self._prefix)
-            )
-        )
-
-    def below(self, prefix: str) -> "ZipTree":
-        """Return the archive as a folder inside it sees it."""
-        return ZipTree(self._archive, self.where, self._prefix + prefix)
-
-    def read(self, name: str) -> bytes:
-        """Return one file. Raises DataError when it is missing, damaged or too large."""
-        try:
-            info = self._archive.getinfo(self._prefix + name)
-        except KeyError:
-            raise missing(self.where, name) from None
-        if info.file_size > LARGEST_TEXT_BYTES:
-            raise DataError(
-                f"{self.where}: {name}: unpacks to {info.file_size} bytes, more than any recording;"
-                " refused"
-            )
-        try:
-            return self._archive.read(info)
-        except ZIP_DAMAGE as problem:
-            raise DataError(
-                f"{self.where}: {name}: damaged in the archive ({one_line(problem)}); fetch the"
-                " archive again"
-            ) from None
-
-    def pieces(self, name: str) -> Iterator[bytes]:
-        """Yield what `digest` takes of a file: name, length, content."""
-        content = self.read(name)
-        yield f"{name}\0{len(content)}\0".encode()
-        yield content
-
-
-Tree = FolderTree | ZipTree
+def _inside(member: Member) -> Iterator[Member]:
+    if not member.name.lower().endswith(ZIP):
+        name = member.name
+        if name.lower().endswith(_GZIP):
+            name = name[: -len(_GZIP)]
+        yield replace(member, name=name)
+        return
+    if len(member.inner) >= DEEPEST:
+        raise DataError(f"{member.where}: archives in more than {DEEPEST} others; unpack them")
+    for name, inner in tree_of_zip(member).members.items():
+        if not name.startswith(RESOURCE_FORKS):
+            yield from _inside(inner)
 
 
 def one_line(problem: BaseException) -> str:
     """Return what a library says, fit for the middle of a line."""
     return " ".join(str(problem).split()) or type(problem).__name__
-
-
-def missing(where: str, name: str) -> DataError:
-    """Return the error for a file that the source lacks."""
-    return DataError(f"{where}: {name} is missing; restore it from the original")
 
 
 def unreadable(path: Path, problem: OSError) -> DataError:
@@ -182,32 +255,12 @@ def unreadable(path: Path, problem: OSError) -> DataError:
     )
 
 
-@contextmanager
-def open_tree(path: Path) -> Iterator[Tree]:
-    """Open the files of a folder or zip at `path`.
-
-    Raises DataError when it is neither, or an archive that is truncated, names files outside
-    itself, or unpacks to more than any recording does.
-    """
-    if path.is_dir():
-        yield FolderTree(path)
-        return
-    try:
-        stream = path.open("rb")
-    except OSError as problem:
-        raise DataError(
-            f"{path}: cannot be opened ({problem.strerror}); check the path and its permissions"
-        ) from None
-    with stream, open_zip(stream, str(path)) as archive:
-        yield ZipTree(archive, str(path))
-
-
 def open_zip(
     stream: IO[bytes], where: str, most_bytes: int = LARGEST_TOTAL_BYTES
 ) -> zipfile.ZipFile:
     """Open the archive in `stream`, which unpacks to at most `most_bytes`.
 
-    Raises DataError naming `where`, as `open_tree` does.
+    Raises DataError naming `where`.
     """
     try:
         refuse_long_list(stream, where)
@@ -226,11 +279,14 @@ def open_zip(
 
 
 def digest(tree: Tree, names: Sequence[str], report: Report) -> str:
-    """Return the SHA-256 (hex) over names and contents of some files."""
+    """Return the SHA-256 (hex) over names, lengths and contents of some files of any size."""
     total = hashlib.sha256()
     for done, name in enumerate(names, start=1):
-        for piece in tree.pieces(name):
-            total.update(piece)
+        member = tree.members[name]
+        total.update(f"{name}\0{member.size}\0".encode())
+        with member.open(packed=True) as raw:
+            while piece := raw.read(CHUNK_BYTES):
+                total.update(piece)
         report("hashing files", done, len(names))
     return total.hexdigest()
 

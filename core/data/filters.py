@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage, signal
 
+from core.data.arrays import Numbers, Singles
 from core.data.described.description import NONE, UNITS
 from core.data.intake import LARGEST_VALUE
 from core.data.signals import ACCELERATION, CAUSAL, KIND_UNITS, MAGNETIC, ROTATION, Sensor, Signals
@@ -69,14 +70,14 @@ SHORTEST_RECORDING_STEPS = 32
 Samples = NDArray[np.float64]
 
 
-def nine_channels(acceleration: Samples, angular_velocity: Samples) -> NDArray[np.float32]:
+def nine_channels(acceleration: Samples, angular_velocity: Samples) -> Singles:
     """Channels, float32 (steps, 9), from raw readings in g and rad/s, each (steps, 3), at 50 Hz."""
     total = remove_noise(acceleration)
     body = total - gravity(total)
     return np.concatenate([body, remove_noise(angular_velocity), total], axis=1).astype(np.float32)
 
 
-def causal_channels(acceleration: Samples, angular_velocity: Samples) -> NDArray[np.float32]:
+def causal_channels(acceleration: Samples, angular_velocity: Samples) -> Singles:
     """Return the nine channels of a whole recording, filtered forwards only.
 
     No step depends on a later one.
@@ -84,9 +85,7 @@ def causal_channels(acceleration: Samples, angular_velocity: Samples) -> NDArray
     return CausalFilters().push(acceleration, angular_velocity)
 
 
-def channels_by(
-    direction: str, acceleration: Samples, angular_velocity: Samples
-) -> NDArray[np.float32]:
+def channels_by(direction: str, acceleration: Samples, angular_velocity: Samples) -> Singles:
     """The channels of a whole recording, filtered `two-way` or `causal`."""
     return (causal_channels if direction == CAUSAL else nine_channels)(
         acceleration, angular_velocity
@@ -124,7 +123,7 @@ class CausalFilters:
         self._noise = _CausalNoise()
         self._gravity = _CausalLowPass(GRAVITY_CUTOFF_HZ)
 
-    def push(self, acceleration: Samples, angular_velocity: Samples) -> NDArray[np.float32]:
+    def push(self, acceleration: Samples, angular_velocity: Samples) -> Singles:
         """Return the channels, float32 (steps, 9), of the next readings.
 
         They are in g and rad/s, each (steps, 3), at 50 Hz.
@@ -266,7 +265,7 @@ def signals_of_device(model: Signals, kinds: Sequence[str], units: Sequence[str]
     return signals_of_sensors(sensors, units)
 
 
-def largest_values(model: Signals) -> NDArray[np.float64]:
+def largest_values(model: Signals) -> Numbers:
     """Return what the size of each input's values may be, (inputs,)."""
     known_units = set(KIND_UNITS.values())
     units = inputs_of(model).units
@@ -280,9 +279,9 @@ class InputMapping:
     places: tuple[int, ...]
     factors: tuple[float, ...]
 
-    def applied_to(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def applied_to(self, values: Numbers) -> Numbers:
         """Return the inputs, (n, inputs), of values (n, channels) as they come."""
-        inputs: NDArray[np.float64] = values[:, self.places] * np.array(self.factors)
+        inputs: Numbers = values[:, self.places] * np.array(self.factors)
         return inputs
 
 

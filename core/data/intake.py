@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
+from core.data.arrays import Numbers
+
 Samples = NDArray[np.float64]
 
 FaultKind: TypeAlias = Literal[
@@ -266,7 +268,7 @@ class Resampler:
         return filtered
 
 
-def rate_of(times: NDArray[np.float64]) -> float | None:
+def rate_of(times: Numbers) -> float | None:
     """Return the readings a second, by the median step, or None for fewer than three readings."""
     steps = np.diff(times[np.isfinite(times)])
     rising = steps[(steps > 1e-12) & (steps < np.inf)]

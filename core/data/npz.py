@@ -1,180 +1,102 @@
 """A user's own arrays in one `.npz`: windows of motion, or examples of any shape.
 
-They are read a few rows at a time.
-
-Windows, as `npz_windows` reads them, are what has three axes and neither `task` nor `standardized`.
-In all other files `x_train`, `x_test` are (examples, ...) numbers, and `y_train`, `y_test` are
-classes, (examples,) or one at each position, (examples, positions), labels, (examples, labels), or
+`x_train`, `x_test` are (examples, ...) numbers, and `y_train`, `y_test` are classes, whole numbers
+or text, (examples,) or one at each position, (examples, positions), labels, (examples, labels), or
 values, (examples, ...): what `task` names, without it values where they are float and classes
-elsewhere. Optional besides `subject_train`, `subject_test` and `labels`: `weight_train`,
-(examples,); `task`, text; `standardized`, true or false; what `signals_of` reads.
+elsewhere. Optional besides: `subject_train`, `subject_test`, (examples,) whole numbers; `labels`,
+(classes,) text; `weight_train`, (examples,); `task`, text; `standardized`, true or false; of the
+channels `channels` and `units`, text, `sampling_hz` and `filters`.
+
+What has three axes, (windows, steps, channels), and neither `task`, `standardized` nor
+`weight_train` are windows, which the engine standardizes. All else is read a few rows at a time.
 """
 
 import math
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
-from numpy.typing import NDArray
 
-from core.data.archive import LARGEST_TOTAL_BYTES, one_line
-from core.data.batch import BATCH_BYTES, MOST_ROWS, Batch, Batches, Examples, PositionsLook
+from core.data.archive import LARGEST_TOTAL_BYTES
+from core.data.arrays import AnyArray, Integers, Singles
+from core.data.batch import ROWS_AT_ONCE, Batch, Batches, Examples, PositionsLook
 from core.data.dataset import CLASSIFICATION, MULTILABEL, REGRESSION, TASKS
-from core.data.npz_windows import (
-    HEADER_DAMAGE,
+from core.data.npz_arrays import (
     REQUIRED,
-    classes_of,
-    is_one_hot,
-    labels_of,
+    ArchivedArray,
+    fact_of,
     load_arrays,
     open_archive,
-    read_windows,
-    subjects_of,
+    signals_of,
 )
-from core.data.recordings import Cutting, Recordings, Report
-from core.data.signals import KEYS, signals_of
+from core.data.recordings import (
+    LARGEST_INTEGER,
+    NO_SUBJECT,
+    Cutting,
+    Recordings,
+    Report,
+    refuse_alike,
+    refuse_missing,
+    silent,
+)
 from core.data.source import Reader
+from core.data.stored_values import refuse_at
 from core.ground.errors import DataError
 
+PARTS = ("train", "test")
+OF_EXAMPLES = ("task", "standardized", "weight_train")
+"""Arrays that windows have not."""
 BESIDE = (
-    "y_train",
-    "y_test",
-    "subject_train",
-    "subject_test",
-    "labels",
-    "weight_train",
-    "task",
-    "standardized",
-    *KEYS,
+    *("y_train", "y_test", "subject_train", "subject_test", "labels", *OF_EXAMPLES),
+    *("channels", "units", "sampling_hz", "filters"),
 )
 """Arrays that are read whole: all but `x_train` and `x_test`."""
-LARGEST_HEADER_BYTES = 10_000
-LARGEST_EXAMPLE_BYTES = 256 * 2**20
-"""Limit of an example, of which some are in memory; a small archive may claim larger ones."""
+DEFAULT_WINDOW_STEPS = 128
+"""The default of a job: an `.npz` of another length is then taken as it is."""
 _WINDOW_AXES = 3
 
 
-class ArchivedArray:
-    """One array of the archive, from its first row to its last."""
-
-    def __init__(self, path: Path, archive: zipfile.ZipFile, name: str) -> None:
-        self._where = f"{path}: {name}"
-        try:
-            self._stream = archive.open(f"{name}.npy")
-            version = npy.read_magic(self._stream)
-            if version not in ((1, 0), (2, 0)):
-                raise ValueError(f"format {version[0]}.{version[1]}")
-            if version == (1, 0):
-                header = npy.read_array_header_1_0
-            else:
-                header = npy.read_array_header_2_0
-            self.shape, by_columns, self.dtype = header(self._stream, LARGEST_HEADER_BYTES)
-        except (*HEADER_DAMAGE, EOFError) as problem:
-            raise DataError(
-                f"{self._where}: cannot be read ({one_line(problem)[:80]}); save a plain array of"
-                " numbers"
-            ) from None
-        self._by_columns = by_columns
-
-    def checked(self) -> "ArchivedArray":
-        """Return these rows if they are examples that can be read one after the other.
-
-        Raises DataError.
-        """
-        if (
-            self.dtype.kind not in "fiub"
-            or not self.shape
-            or min(self.shape) < 0
-            or 0 in self.shape[1:]
-        ):
-            raise DataError(
-                f"{self._where}: expected (examples, ...) numbers, got {self.dtype} of shape"
-                f" {self.shape}; save such"
-            )
-        example_bytes = self.dtype.itemsize * math.prod(self.shape[1:])
-        if example_bytes > LARGEST_EXAMPLE_BYTES:
-            raise DataError(
-                f"{self._where}: an example has {example_bytes} bytes, at most"
-                f" {LARGEST_EXAMPLE_BYTES} are read; cut the examples smaller"
-            )
-        if self._by_columns and len(self.shape) > 1:
-            raise DataError(
-                f"{self._where}: expected rows one after the other, got columns; save"
-                " np.ascontiguousarray of it"
-            )
-        return self
-
-    def __len__(self) -> int:
-        return int(self.shape[0])
-
-    def blocks(self, most: int = MOST_ROWS) -> Iterator[NDArray[Any]]:
-        """Yield all rows, at most `most` at a time."""
-        example_bytes = self.dtype.itemsize * math.prod(self.shape[1:])
-        at_once = max(1, min(most, BATCH_BYTES // example_bytes))
-        for start in range(0, len(self), at_once):
-            count = min(at_once, len(self) - start)
-            content = self._stream.read(count * example_bytes)
-            if len(content) != count * example_bytes:
-                row = start + len(content) // example_bytes
-                raise DataError(
-                    f"{self._where}[{row}]: expected {len(self)} examples, got {row}: cut short;"
-                    " save it again"
-                )
-            yield np.frombuffer(content, self.dtype).reshape(count, *self.shape[1:])
+def refuse_other_steps(where: object, steps: int, cutting: Cutting) -> None:
+    """Raise DataError where a job asks for another length than windows that came cut have."""
+    if cutting.window_steps not in (DEFAULT_WINDOW_STEPS, steps):
+        raise DataError(
+            f"{where}: window_steps: its windows have {steps} steps, got {cutting.window_steps};"
+            " leave window_steps out"
+        )
 
 
-def read_npz(path: Path, cutting: Cutting, report: Report) -> "Recordings | Examples":
+def read_npz(path: Path, cutting: Cutting, report: Report) -> Examples:
     """Windows or examples.
 
     Raises DataError naming the file, the array, the index and the remedy.
     """
-    if _holds_windows(path):
-        return read_windows(path, cutting, report)
-    arrays = load_arrays(path, BESIDE, report)
-    shapes = {}
-    with open_archive(path) as archive:
-        for part in ("train", "test"):
-            shapes[part] = ArchivedArray(path, archive.zip, f"x_{part}").checked().shape
-            arrays[f"x_{part}"] = np.empty((shapes[part][0], 0))
-    if shapes["train"][1:] != shapes["test"][1:]:
-        raise DataError(
-            f"{path}: x_test: expected examples of shape {shapes['train'][1:]} as in x_train, got "
-            f"{shapes['test'][1:]}; "
-            "give both one shape"
-        )
-    task = _task(path, arrays)
-    y, labels = _targets(path, arrays, task)
-    subjects = subjects_of(path, arrays)
-    weights = arrays.get("weight_train")
-    if weights is not None and weights.shape != shapes["train"][:1]:
-        raise DataError(
-            f"{path}: weight_train: expected shape {shapes['train'][:1]}, got {weights.shape}; give"
-            " each its own"
-        )
-    batches = Batches(
-        _batches(path, y, subjects, weights), sum(shape[0] for shape in shapes.values())
+    content = _Content(path, _holds_windows(path), report)
+    if content.is_windows:
+        refuse_other_steps(path, content.shapes["train"][1], cutting)
+    return content.examples()
+
+
+def read_windows(path: Path) -> Recordings:
+    """Return the windows of a file as they are, float32, training rows first. Raises DataError."""
+    examples = _Content(path, True, silent).examples()
+    batches = list(examples.batches)
+    return Recordings(
+        windows=np.concatenate([batch.x for batch in batches]),
+        classes=np.concatenate([batch.y for batch in batches]),
+        subjects=np.concatenate([np.asarray(batch.groups) for batch in batches]),
+        train_windows=sum(len(batch.x) for batch in batches if not batch.test),
+        labels=tuple(examples.labels or ()),
+        signals=examples.signals,
     )
-    if len(shapes["train"]) > 1:
-        width = shapes["train"][-1]
-    else:
-        width = 1
-    signals = signals_of(path, arrays, width)
-    return Examples(batches, task, labels, _standardized(path, arrays), signals=signals)
 
 
 def _holds_windows(path: Path) -> bool:
-    """Return whether these are windows of motion, or too damaged to say.
-
-    Then their reader says what is wrong.
-    """
+    """Return whether these are windows of motion, or too damaged to say."""
     with open_archive(path) as archive:
         names = set(archive.files)
         if not set(REQUIRED) <= names:
             return True
-        if {"task", "standardized", "weight_train"} & names:
+        if names.intersection(OF_EXAMPLES):
             return False
         try:
             x, y = (ArchivedArray(path, archive.zip, name) for name in ("x_train", "y_train"))
@@ -185,86 +107,252 @@ def _holds_windows(path: Path) -> bool:
         return len(x.shape) == _WINDOW_AXES and not by_step and size <= LARGEST_TOTAL_BYTES
 
 
-def _batches(
-    path: Path,
-    y: Mapping[str, NDArray[Any]],
-    subjects: NDArray[np.int32],
-    weights: NDArray[Any] | None,
-) -> Iterator[Batch]:
-    with open_archive(path) as archive:
-        first = 0
-        for part in ("train", "test"):
+class _Content:
+    """What a file holds: its arrays, and the shapes of the inputs, by part."""
+
+    def __init__(self, path: Path, is_windows: bool, report: Report) -> None:
+        self.path = path
+        self.is_windows = is_windows
+        if is_windows:
+            self.arrays = load_arrays(path, (*REQUIRED, *BESIDE), report)
+            self._windows = {part: self._windows_of(part) for part in PARTS}
+            self.shapes = {part: windows.shape for part, windows in self._windows.items()}
+        else:
+            self.arrays = load_arrays(path, BESIDE, report)
+            with open_archive(path) as archive:
+                self.shapes = {
+                    part: ArchivedArray(path, archive.zip, f"x_{part}").checked().shape
+                    for part in PARTS
+                }
+        expected, actual = (self.shapes[part][1:] for part in PARTS)
+        if expected != actual:
+            raise self._error(
+                "x_test",
+                f"expected examples of shape {expected} as in x_train, got {actual}; give both one"
+                " shape",
+            )
+
+    def _error(self, name: str, words: str) -> DataError:
+        return DataError(f"{self.path}: {name}: {words}")
+
+    def examples(self) -> Examples:
+        """Return what is read. Raises DataError."""
+        task = CLASSIFICATION if self.is_windows else self._task()
+        y, labels = self._targets(task)
+        subjects = {part: self._subjects(part) for part in PARTS}
+        weights = self.arrays.get("weight_train")
+        train = self.shapes["train"]
+        if weights is not None and weights.shape != train[:1]:
+            raise self._error(
+                "weight_train",
+                f"expected shape {train[:1]}, got {weights.shape}; give each its own",
+            )
+        words = ("true or false", "True")
+        standardized = fact_of(
+            self.path, self.arrays, "standardized", "b", lambda value: True, words
+        )
+        return Examples(
+            Batches(
+                self._batches(y, subjects, weights), sum(shape[0] for shape in self.shapes.values())
+            ),
+            task,
+            labels,
+            self.is_windows or bool(standardized),
+            signals=signals_of(self.path, self.arrays, train[-1] if len(train) > 1 else 1),
+        )
+
+    def _windows_of(self, part: str) -> Singles:
+        name = f"x_{part}"
+        windows = self.arrays[name]
+        if windows.ndim != _WINDOW_AXES or 0 in windows.shape[1:]:
+            raise self._error(
+                name,
+                f"expected (windows, steps, channels), got shape {windows.shape}; reshape it",
+            )
+        if windows.dtype.kind not in "fiub":
+            raise self._error(
+                name, f"expected real numbers, got {windows.dtype}; convert it to float32"
+            )
+        with np.errstate(over="ignore"):
+            narrow = np.ascontiguousarray(windows, dtype=np.float32)
+        remedy = "remove or repair the window"
+        where = f"{self.path}: {name}"
+        refuse_at(windows, ~np.isfinite(narrow), where, 0, "a finite float32 number", remedy)
+        return narrow
+
+    def _batches(
+        self,
+        y: dict[str, AnyArray],
+        subjects: dict[str, Integers],
+        weights: AnyArray | None,
+    ) -> Iterator[Batch]:
+        for part in PARTS:
             start = 0
-            for block in ArchivedArray(path, archive.zip, f"x_{part}").checked().blocks():
+            for block in self._blocks(part):
                 rows = slice(start, start + len(block))
                 start = rows.stop
-                groups = subjects[first + rows.start : first + rows.stop]
-                if weights is not None and part == "train":
-                    counted = weights[rows]
-                else:
-                    counted = None
-                yield Batch(block, y[part][rows], groups, counted, test=part == "test")
-            first += start
+                counted = weights[rows] if weights is not None and part == "train" else None
+                yield Batch(
+                    block, y[part][rows], subjects[part][rows], counted, test=part == "test"
+                )
 
+    def _blocks(self, part: str) -> Iterator[AnyArray]:
+        if self.is_windows:
+            windows = self._windows[part]
+            for start in range(0, len(windows), ROWS_AT_ONCE):
+                yield windows[start : start + ROWS_AT_ONCE]
+            return
+        with open_archive(self.path) as archive:
+            yield from ArchivedArray(self.path, archive.zip, f"x_{part}").checked().blocks()
 
-def _task(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str:
-    if "task" in arrays:
-        array = arrays["task"]
-        if array.dtype.kind == "U" and array.size == 1:
-            task = str(array.reshape(-1)[0])
-        else:
-            task = f"{array.dtype} {array.shape}"
-        if task not in TASKS:
+    def _task(self) -> str:
+        words = (", ".join(TASKS), "'regression'")
+        task = fact_of(self.path, self.arrays, "task", "U", TASKS.__contains__, words)
+        if task is not None:
+            return str(task)
+        y = self.arrays["y_train"]
+        if y.dtype.kind == "f" and not _is_one_hot(y):
+            return REGRESSION
+        return CLASSIFICATION
+
+    def _targets(self, task: str) -> tuple[dict[str, AnyArray], tuple[str, ...] | None]:
+        """Return the targets of both parts, and the names of classes or labels."""
+        labels = self._labels()
+        if task == CLASSIFICATION:
+            return self._classes(labels)
+        y = {part: self.arrays[f"y_{part}"] for part in PARTS}
+        for part, values in y.items():
+            rows = self.shapes[part][0]
+            if not values.shape or len(values) != rows:
+                raise self._error(
+                    f"y_{part}",
+                    f"expected {rows} targets, one for each example of x_{part}, got shape"
+                    f" {values.shape}; give each its own",
+                )
+        return y, labels if task == MULTILABEL else ()
+
+    def _labels(self) -> tuple[str, ...] | None:
+        labels = self.arrays.get("labels")
+        if labels is None:
+            return None
+        if labels.ndim != 1 or labels.dtype.kind != "U" or not labels.size:
+            raise self._error(
+                "labels",
+                f"expected text, one name a class, got {labels.dtype} of shape {labels.shape}; save"
+                " labels=np.array([...]) with a text for each class",
+            )
+        names = tuple(map(str, labels))
+        if len(set(names)) != len(names):
+            raise self._error(
+                "labels", f"expected different names, got {', '.join(names)}; rename one"
+            )
+        return names
+
+    def _classes(
+        self, labels: tuple[str, ...] | None
+    ) -> tuple[dict[str, AnyArray], tuple[str, ...]]:
+        """Return the class of each row, or of each of its positions, and the names of all.
+
+        Classes are numbered by the labels, else by the sorted distinct values of the training part.
+        """
+        columns = {part: self._column("y", part) for part in PARTS}
+        train, test = columns.values()
+        if not self.is_windows and train.dtype.kind in "fiub":
+            PositionsLook().take(train).refuse(f"{self.path}: y_train", labels)
+        if train.shape[1:] != test.shape[1:]:
+            raise self._error(
+                "y_test",
+                f"expected classes of shape {train.shape[1:]} an example as in y_train, got"
+                f" {test.shape[1:]}; give both one shape",
+            )
+        is_text = train.dtype.kind == "U"
+        if is_text != (test.dtype.kind == "U"):
+            raise self._error("y_test", f"expected {train.dtype} as in y_train, got {test.dtype}")
+        if not is_text:
+            columns = {part: self._whole(f"y_{part}", column) for part, column in columns.items()}
+        values = np.unique(columns["train"])
+        if labels is not None:
+            values = np.array(labels) if is_text else np.arange(len(labels))
+        names = labels or tuple(map(str, values))
+        self._refuse_names("y_train" if labels is None else "labels", names)
+        expected = f"one of {', '.join(map(str, values[:20]))}"
+        remedy = "number classes from 0 as in labels" if labels else "train on that class too"
+        order = np.argsort(values)
+        y = {}
+        for part, column in columns.items():
+            unknown = ~np.isin(column, values)
+            refuse_at(column, unknown, f"{self.path}: y_{part}", 0, expected, remedy)
+            places = order[np.searchsorted(values, column, sorter=order)]
+            y[part] = places.astype(np.int32)
+        for absent in np.flatnonzero(np.bincount(y["train"].ravel(), minlength=len(names)) == 0):
+            noun = "window" if self.is_windows else "example"
             raise DataError(
-                f"{path}: task: expected {', '.join(TASKS)}, got {task:.60}; save"
-                " task=np.array('regression')"
+                f"{self.path}: class {absent} ({names[absent]!r}) has no training {noun}; add some,"
+                " or remove the class"
             )
-        return task
-    y = arrays["y_train"]
-    if y.dtype.kind == "f" and not is_one_hot(y):
-        return REGRESSION
-    return CLASSIFICATION
+        return y, names
 
+    def _refuse_names(self, array: str, names: Sequence[str]) -> None:
+        """Raise DataError for a name that cannot be read, such as the empty one."""
+        for name in names:
+            if not name.strip() or not name.isprintable():
+                raise self._error(
+                    array,
+                    f"expected names of printable letters, got {name!r:.60}; rename the class",
+                )
+        if self.is_windows:
+            refuse_missing(self.path, names)
+            refuse_alike(self.path, "labels", names)
 
-def _targets(
-    path: Path, arrays: Mapping[str, NDArray[Any]], task: str
-) -> tuple[dict[str, NDArray[Any]], tuple[str, ...] | None]:
-    train = len(arrays["x_train"])
-    if task == CLASSIFICATION:
-        if arrays["y_train"].dtype.kind in "fiub":
-            PositionsLook().take(arrays["y_train"]).refuse(
-                f"{path}: y_train", labels_of(path, arrays)
-            )
-        labels, classes = classes_of(path, arrays, positions=True)
-        absent = np.flatnonzero(
-            np.bincount(classes[:train].reshape(-1), minlength=len(labels)) == 0
+    def _subjects(self, part: str) -> Integers:
+        """Return the subject of each row; -1 where none is named."""
+        name = f"subject_{part}"
+        if name in self.arrays:
+            return self._whole(name, self._column("subject", part))
+        return np.full(self.shapes[part][0], NO_SUBJECT, dtype=np.int32)
+
+    def _column(self, kind: str, part: str) -> AnyArray:
+        """Return what has a value for each row; classes of examples may have several."""
+        column = self.arrays[f"{kind}_{part}"]
+        rows = self.shapes[part][:1]
+        has_positions = column.ndim > 1 and column.shape[:1] == rows and column.shape[-1] > 1
+        if column.shape == rows or (kind == "y" and has_positions and not self.is_windows):
+            return column
+        remedy = "give each window its own"
+        if column.ndim > 1 and math.prod(column.shape[1:]) == 1:
+            remedy = f"save {kind}.ravel()"
+        elif kind == "y" and _is_one_hot(column):
+            remedy = "one-hot classes: save y.argmax(axis=1)"
+        raise self._error(
+            f"{kind}_{part}",
+            f"expected shape ({rows[0]},), one for each window of x_{part}, got {column.shape};"
+            f" {remedy}",
         )
-        if absent.size:
-            raise DataError(
-                f"{path}: class {absent[0]} ({labels[absent[0]]!r}) has no training example; add"
-                " some, or remove the class"
+
+    def _whole(self, name: str, column: AnyArray) -> Integers:
+        where = f"{self.path}: {name}"
+        if column.dtype.kind == "f":
+            wrong = column != np.floor(column)  # NaN is unequal to itself
+            refuse_at(column, wrong, where, 0, "whole numbers", "correct or remove the window")
+        elif column.dtype.kind not in "iub":
+            remedy = (
+                "save it with astype(str)" if column.dtype.kind == "S" else "save numbers or text"
             )
-        return {"train": classes[:train], "test": classes[train:]}, labels
-    y = {part: arrays[f"y_{part}"] for part in ("train", "test")}
-    for part, values in y.items():
-        if not values.shape or len(values) != len(arrays[f"x_{part}"]):
-            raise DataError(
-                f"{path}: y_{part}: expected {len(arrays[f'x_{part}'])} targets, one for each"
-                f" example of x_{part}, got shape {values.shape}; give each its own"
-            )
-    return y, labels_of(path, arrays) if task == MULTILABEL else ()
+            expected = "whole numbers or text"
+            if not name.startswith("y_"):
+                remedy = "number the people from 0, no two alike"
+                expected = "whole numbers"
+            raise self._error(name, f"expected {expected}, got {column.dtype}; {remedy}")
+        wrong = (column < 0) | (column > LARGEST_INTEGER)
+        refuse_at(column, wrong, where, 0, f"0 to {LARGEST_INTEGER}", "number from 0")
+        return column.astype(np.int32)
 
 
-def _standardized(path: Path, arrays: Mapping[str, NDArray[Any]]) -> bool:
-    if "standardized" not in arrays:
+def _is_one_hot(y: AnyArray) -> bool:
+    """Return whether each row of a matrix has a single 1, and 0 elsewhere."""
+    if y.ndim != 2 or y.dtype.kind not in "fiub":
         return False
-    array = arrays["standardized"]
-    if array.dtype.kind != "b" or array.size != 1:
-        raise DataError(
-            f"{path}: standardized: expected true or false, got {array.dtype} {array.shape}; save"
-            " np.array(True)"
-        )
-    return bool(array.reshape(-1)[0])
+    return bool(((y == 0) | (y == 1)).all() and (y.sum(axis=1) == 1).all())
 
 
 class Npz(Reader):

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from core.data.archive import FolderTree, digest, file_digest
+from core.data.archive import digest, file_digest, tree_of
 from core.data.batch import Batch, BatchValidator, Examples, examples_of
 from core.data.dataset import CLASSIFICATION, MANIFEST, Dataset, open_prepared
 from core.data.described.known_formats import described
 from core.data.given import Data, batches_of
-from core.data.npz_windows import DEFAULT_WINDOW_STEPS, refuse_other_steps
+from core.data.npz import DEFAULT_WINDOW_STEPS, refuse_other_steps
 from core.data.recordings import NO_SUBJECT, Cutting, Recordings, Report, check, silent
 from core.data.signals import CAUSAL, TWO_WAY
 from core.data.source import DESCRIBED, FORMATS, PREPARED, READERS, SETS, Source, open_set
@@ -154,8 +154,9 @@ def prepare(
         name = source.path.stem or source.kind
     else:
         name = source.kind
-    with _in_memory(where), _open_source(source) as opened:
-        source_sha256 = _digest(source, opened, report)
+    with _in_memory(where):
+        opened = _open_source(source)
+        source_sha256 = _digest(source, report)
         described = json.dumps([_preparation_sha256(), source.kind, source_sha256, settings])
         key = hashlib.sha256(described.encode()).hexdigest()
         folder = cache / f"{short_name(name)}-{key[:SHORT_KEY]}"
@@ -249,31 +250,29 @@ def _preparation_sha256() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
-@contextmanager
-def _open_source(source: Source) -> Iterator[Any]:
+def _open_source(source: Source) -> Any:
     """Return what the source's reader reads.
 
-    The files of a set, the path of a file, or None for what is made here.
+    The files of a set, the path of a file or folder, or None for what is made here.
     """
     path = source.path
     if path is None or READERS[source.kind].marker is None or source.kind in FORMATS:
-        yield FolderTree(path) if path is not None and path.is_dir() else path
-        return
-    with open_set(path) as kind_and_tree:
-        if kind_and_tree is None or kind_and_tree[0] != source.kind:
-            raise DataError(
-                f"{path}: no longer holds recordings of kind {source.kind}; look for the source"
-                " again"
-            )
-        yield kind_and_tree[1]
+        return path
+    kind_and_tree = open_set(path)
+    if kind_and_tree is None or kind_and_tree[0] != source.kind:
+        raise DataError(
+            f"{path}: no longer holds recordings of kind {source.kind}; look for the source again"
+        )
+    return kind_and_tree[1]
 
 
-def _digest(source: Source, opened: Any, report: Report) -> str:
+def _digest(source: Source, report: Report) -> str:
     """SHA-256 over the bytes that decide the result."""
     if source.path is None:
         return hashlib.sha256(source.kind.encode()).hexdigest()
-    if isinstance(opened, FolderTree):
-        return digest(opened, READERS[source.kind].deciding_files(opened.names()), report)
+    if source.path.is_dir():
+        tree = tree_of(source.path)
+        return digest(tree, READERS[source.kind].deciding_files(tree.names()), report)
     return _file_digest(source.path, report)
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from core.data.arrays import AnyArray, Integers, Singles
 from core.data.signals import TWO_WAY, UNKNOWN, Signals
 from core.ground.errors import DataError
 
@@ -217,9 +217,9 @@ class Recordings:
     are for training. `signals` is what the source says of its channels.
     """
 
-    windows: NDArray[np.float32]
-    classes: NDArray[np.int32]
-    subjects: NDArray[np.int32]
+    windows: Singles
+    classes: Integers
+    subjects: Integers
     train_windows: int
     labels: tuple[str, ...]
     signals: Signals = UNKNOWN
@@ -269,7 +269,7 @@ def check_window(cutting: Cutting) -> None:
             )
 
 
-def cut(samples: NDArray[np.float32], cutting: Cutting) -> NDArray[np.float32]:
+def cut(samples: Singles, cutting: Cutting) -> Singles:
     """Return windows (count, window_steps, channels) of samples (steps, channels), as views.
 
     The count is 0 when there are too few samples.
@@ -298,8 +298,8 @@ def numbering(labels: Sequence[str]) -> Callable[[Any, str], int]:
 
 
 def numbers_of(
-    values: NDArray[Any], number: Callable[[Any, str], int], where: str, first: int = 0
-) -> NDArray[np.int32]:
+    values: AnyArray, number: Callable[[Any, str], int], where: str, first: int = 0
+) -> Integers:
     """The numbers of text classes, int32 in their shape; row `first` is the first."""
     numbers = np.empty(values.shape, np.int32)
     for index in np.ndindex(values.shape):

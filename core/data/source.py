@@ -5,28 +5,23 @@ A kind is one module, which says how it is recognized and reads it: a set in a f
 made here, not read.
 """
 
-import io
 import os
 import zipfile
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
-from core.data.archive import FolderTree, Tree, ZipTree, open_tree, open_zip
+from core.data.archive import RESOURCE_FORKS, ZIP, Tree, tree_of, tree_of_zip
 from core.data.batch import Examples
 from core.data.dataset import CLASSES, DTYPES, MANIFEST, SUBJECTS, WINDOWS
 from core.data.recordings import Cutting, Recordings, Report
 from core.ground import gone
 from core.ground.errors import DataError
 from core.ground.registry import Registry
-
-RESOURCE_FORKS = "__MACOSX/"
-"""Folder that macOS adds to its zips: companions of every file, under the same names."""
 
 
 class Reader(ABC):
@@ -66,7 +61,7 @@ class Reader(ABC):
     def read(opened: Any, cutting: Cutting, report: Report, /) -> "Recordings | Examples":
         """Return the windows or examples in `opened`.
 
-        `opened` is a Tree of a set or folder, the Path of a file, None otherwise.
+        `opened` is the Tree of a set, the Path of a file or folder, None otherwise.
 
         Raises DataError, also while the batches of examples are drawn.
         """
@@ -75,28 +70,24 @@ class Reader(ABC):
 READERS: Registry[Reader] = Registry("kind of recordings", "core.data", Reader)  # type: ignore[type-abstract]
 
 
-@contextmanager
-def open_set(path: Path) -> Iterator[tuple[str, Tree] | None]:
+def open_set(path: Path) -> tuple[str, Tree] | None:
     """Return the kind and files of the set in a folder or zip; None for an unknown one.
 
     The files are seen from the set's own root.
 
     A zip may hold the set below a folder, or as the one zip inside it, as the UCI repository serves
-    some today. Raises DataError as `open_tree` does.
+    some today. Raises DataError as `tree_of` does.
     """
-    with open_tree(path) as tree:
-        kind_and_tree = _set_in(tree)
-        inner = [
-            name
-            for name in tree.names()
-            if name.lower().endswith(".zip") and not name.startswith(RESOURCE_FORKS)
-        ]
-        if kind_and_tree or isinstance(tree, FolderTree) or len(inner) != 1:
-            yield kind_and_tree
-            return
-        where = f"{path}: {inner[0]}"
-        with open_zip(io.BytesIO(tree.read(inner[0])), where) as nested:
-            yield _set_in(ZipTree(nested, where))
+    tree = tree_of(path)
+    kind_and_tree = _set_in(tree, is_deep=not path.is_dir())
+    inner = [
+        member
+        for name, member in tree.members.items()
+        if name.lower().endswith(ZIP) and not name.startswith(RESOURCE_FORKS)
+    ]
+    if kind_and_tree is None and not path.is_dir() and len(inner) == 1:
+        return _set_in(tree_of_zip(inner[0]), is_deep=True)
+    return kind_and_tree
 
 
 def kind_of_folder(folder: Path) -> str | None:
@@ -108,16 +99,13 @@ def _markers() -> list[tuple[str, str]]:
     return [(kind, reader.marker) for kind, reader in READERS.items() if reader.marker is not None]
 
 
-def _set_in(tree: Tree) -> tuple[str, Tree] | None:
+def _set_in(tree: Tree, *, is_deep: bool) -> tuple[str, Tree] | None:
+    """Return the kind and files of the set at the root, or also below it where `is_deep`."""
     for kind, marker in _markers():
         for name in tree.names():
             before, separator, _ = f"/{name}".partition(f"/{marker}")
-            if not separator or name.startswith(RESOURCE_FORKS):
-                continue
-            if not before:
-                return kind, tree
-            if isinstance(tree, ZipTree):
-                return kind, tree.below(f"{before[1:]}/")
+            if separator and not name.startswith(RESOURCE_FORKS) and (is_deep or not before):
+                return kind, tree.below(f"{before}/"[1:])
     return None
 
 
@@ -277,10 +265,10 @@ def _kind_of_file(path: Path) -> str | None:
             return kind
     if path.suffix.lower() != ".zip":
         return None
-    with open_set(path) as kind_and_tree:
-        if kind_and_tree:
-            return kind_and_tree[0]
-        return None
+    kind_and_tree = open_set(path)
+    if kind_and_tree:
+        return kind_and_tree[0]
+    return None
 
 
 def _refusal(path: Path, origin: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from core.data.arrays import Flags, Integers
 from core.data.recordings import NO_SUBJECT
 from core.ground.errors import DataError
 
@@ -70,10 +71,10 @@ MOST_SHOWN = 40
 
 
 def split_validation(
-    subjects: NDArray[np.int32],
+    subjects: Integers,
     held_out: int | Sequence[int],
     seed: int,
-    classes: NDArray[np.int32] | None = None,
+    classes: Integers | None = None,
 ) -> tuple[Rows, Rows]:
     """Row numbers (training, validation), both ascending, of the training rows' `subjects` (rows,).
 
@@ -94,9 +95,7 @@ def split_validation(
     return np.flatnonzero(~chosen), np.flatnonzero(chosen)
 
 
-def refuse_one_class(
-    classes: NDArray[np.int32] | None, chosen: NDArray[np.bool_], where: str, remedy: str
-) -> None:
+def refuse_one_class(classes: Integers | None, chosen: Flags, where: str, remedy: str) -> None:
     """Raise DataError where the chosen of these rows have one class alone.
 
     Each row comes with its class.
@@ -111,7 +110,7 @@ def refuse_one_class(
         )
 
 
-def held_out_whole(classes: NDArray[np.int32], training: Rows, labels: Sequence[str]) -> str:
+def held_out_whole(classes: Integers, training: Rows, labels: Sequence[str]) -> str:
     """Return a line about classes that the held-out rows alone have.
 
     It is empty where each class has a training row.
@@ -127,7 +126,7 @@ def held_out_whole(classes: NDArray[np.int32], training: Rows, labels: Sequence[
 
 
 def _chosen_subjects(
-    subjects: NDArray[np.int32], held_out: int | Sequence[int], random: np.random.Generator
+    subjects: Integers, held_out: int | Sequence[int], random: np.random.Generator
 ) -> list[int]:
     training_subjects = np.unique(subjects)
     if isinstance(held_out, int):
@@ -159,9 +158,9 @@ def _too_many(subject_count: int, held_out: int) -> str:
 def _share_of_rows(
     rows: int,
     held_out: int | Sequence[int],
-    classes: NDArray[np.int32] | None,
+    classes: Integers | None,
     random: np.random.Generator,
-) -> NDArray[np.bool_]:
+) -> Flags:
     if not isinstance(held_out, int) and held_out:
         raise DataError(
             f"{KEY}: these recordings do not say who was recorded; give a count, not a list"
@@ -193,10 +192,10 @@ class Fold:
 
 
 def folds_of(
-    groups: NDArray[np.int32],
+    groups: Integers,
     folds: int | Literal["groups"],
     seed: int,
-    classes: NDArray[np.int32] | None = None,
+    classes: Integers | None = None,
 ) -> list[Fold]:
     """Cut the training rows of `groups` (rows,) into folds of whole groups, drawn by `seed`.
 
@@ -218,10 +217,10 @@ def folds_of(
 
 
 def _draw_folds(
-    groups: NDArray[np.int32],
+    groups: Integers,
     folds: int | Literal["groups"],
     random: np.random.Generator,
-    classes: NDArray[np.int32] | None,
+    classes: Integers | None,
 ) -> list[Fold]:
     if (groups == NO_SUBJECT).all():
         return _of_rows(len(groups), folds, classes, random)
@@ -248,7 +247,7 @@ def _draw_folds(
 def _of_rows(
     rows: int,
     folds: int | Literal["groups"],
-    classes: NDArray[np.int32] | None,
+    classes: Integers | None,
     random: np.random.Generator,
 ) -> list[Fold]:
     if folds == "groups":
@@ -272,5 +271,5 @@ def _of_rows(
     return [_fold(number, place == number, ()) for number in range(folds)]
 
 
-def _fold(number: int, held_out: NDArray[np.bool_], groups: tuple[int, ...]) -> Fold:
+def _fold(number: int, held_out: Flags, groups: tuple[int, ...]) -> Fold:
     return Fold(number, groups, np.flatnonzero(~held_out), np.flatnonzero(held_out))

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
+from core.data.arrays import Singles
 from core.data.filters import NINE_CHANNELS, SAMPLE_RATE_HZ, channels_by
 from core.data.recordings import Cutting, Recordings, Report, check_window, cut
 from core.data.source import Reader
@@ -94,7 +95,7 @@ def read_synthetic(opened: None, cutting: Cutting, report: Report) -> Recordings
             f"synthetic recordings last {BOUT_STEPS} steps, got windows of {cutting.window_steps};"
             " use shorter ones"
         )
-    pieces: list[NDArray[np.float32]] = []
+    pieces: list[Singles] = []
     people = TRAIN_SUBJECTS + TEST_SUBJECTS
     for subject in range(1, people + 1):
         random = np.random.Generator(np.random.Philox([cutting.seed, subject]))

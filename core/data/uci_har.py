@@ -4,20 +4,27 @@ A set has nine files of inertial signals.
 
 `train/Inertial Signals/body_acc_x_train.txt` and its eight companions hold one window a line, 128
 readings at 50 Hz; `train/y_train.txt` and `train/subject_train.txt` hold one number a line; the
-same again for `test`. The text is parsed in bulk, and line by line only to locate what is wrong.
+same again for `test`.
 """
 
 import io
 import math
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.data.archive import Tree
+from core.data.arrays import Integers, Singles
 from core.data.filters import CHANNELS, NINE_CHANNELS
-from core.data.recordings import LARGEST_INTEGER, Cutting, Recordings, Report, no_number
+from core.data.recordings import (
+    LARGEST_INTEGER,
+    Cutting,
+    Recordings,
+    Report,
+    is_missing,
+    no_number,
+    number,
+)
 from core.data.signals import TWO_WAY
 from core.data.source import Reader
 from core.ground.errors import DataError
@@ -26,63 +33,60 @@ ACTIVITIES = "activity_labels.txt"
 """File of the UCI sets: the name of each activity's number."""
 
 
-def parse_table(content: bytes, columns: int, where: str) -> NDArray[np.float64]:
-    """Numbers of a whitespace-separated text, float64 (rows, columns).
+def rows_of(content: bytes, columns: int, where: str) -> Iterator[tuple[str, list[float]]]:
+    """Yield the place of each line of a text, `where` with its number, and the line's numbers.
 
-    Raises DataError naming `where` and the line: an empty text, a row of another width, a word that
-    is no number, NaN or infinity.
+    Blanks separate them. Raises DataError for an empty text, a row of another width, a word that is
+    no number, NaN or infinity.
     """
+    is_empty = True
     text = content.decode("latin-1")
-    if not text.strip():
+    for line, row in enumerate(io.StringIO(text, newline=None), start=1):
+        words = row.split()
+        if not words:
+            continue
+        is_empty = False
+        place = f"{where}:{line}"
+        if len(words) != columns:
+            raise DataError(
+                f"{place}: expected {columns} numbers, got {len(words)}; a row was cut short or"
+                " joined, restore the file from the original"
+            )
+        values = list(map(number, words))
+        for word, value in zip(words, values, strict=True):
+            if not math.isfinite(value):
+                raise _not_finite(place, word, value)
+        yield place, values
+    if is_empty:
         raise DataError(
             f"{where}: expected rows of {columns} numbers, got an empty file; restore it from the"
             " original"
         )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            table = np.loadtxt(io.StringIO(text), dtype=np.float64, comments=None, ndmin=2)
-    except (ValueError, OverflowError, UserWarning) as problem:
-        raise _first_problem(text, columns, where, str(problem)) from None
-    if table.shape[1] != columns or not np.isfinite(table).all():
-        raise _first_problem(text, columns, where, f"rows of {table.shape[1]} numbers")
-    return table
 
 
-def parse_integers(content: bytes, columns: int, where: str) -> NDArray[np.int32]:
-    """Whole numbers from 0 to 2**31 - 1, int32 (rows, columns).
+def _not_finite(place: str, word: str, value: float) -> DataError:
+    if math.isnan(value) and not is_missing(word):
+        remedy = no_number(word) or "correct the line"
+        return DataError(f"{place}: expected a number, got {word[:40]!r}: {remedy}")
+    return DataError(
+        f"{place}: expected a finite number, got {word[:40]!r}; remove or repair the row"
+    )
 
-    Raises DataError as `parse_table` does.
+
+def integers_of(tree: Tree, name: str) -> dict[str, int]:
+    """Return the whole number of each line of a file of a set, by its place.
+
+    Raises DataError as `rows_of` does, also for one below 0 or above 2**31 - 1.
     """
-    table = parse_table(content, columns, where)
-    wrong = (table != np.floor(table)) | (table < 0) | (table > LARGEST_INTEGER)
-    if wrong.any():
-        row, column = (int(index) for index in np.argwhere(wrong)[0])
-        line = lines_of_rows(content)[row]
-        raise DataError(
-            f"{where}:{line}: expected a whole number from 0 to {LARGEST_INTEGER} in column"
-            f" {column + 1}, got {table[row, column]:g}; correct the line"
-        )
-    return table.astype(np.int32)
-
-
-def table_of(tree: Tree, name: str, columns: int) -> NDArray[np.float64]:
-    """The numbers of a file of a set, as `parse_table` reads them."""
-    return parse_table(tree.read(name), columns, f"{tree.where}: {name}")
-
-
-def integers_of(tree: Tree, name: str, columns: int = 1) -> NDArray[np.int32]:
-    """The whole numbers of a file of a set, as `parse_integers` reads them."""
-    return parse_integers(tree.read(name), columns, f"{tree.where}: {name}")
-
-
-def lines_of_rows(content: bytes) -> list[int]:
-    """The one-based line of each row: blank lines are not rows."""
-    return [
-        number
-        for number, line in enumerate(_lines(content.decode("latin-1")), start=1)
-        if line.strip()
-    ]
+    integers = {}
+    for place, [value] in rows_of(tree.read(name), 1, f"{tree.where}: {name}"):
+        if not value.is_integer() or not 0 <= value <= LARGEST_INTEGER:
+            raise DataError(
+                f"{place}: expected a whole number from 0 to {LARGEST_INTEGER} in column 1, got"
+                f" {value:g}; correct the line"
+            )
+        integers[place] = int(value)
+    return integers
 
 
 def activity_labels(tree: Tree) -> tuple[str, ...]:
@@ -92,13 +96,13 @@ def activity_labels(tree: Tree) -> tuple[str, ...]:
     """
     labels: list[str] = []
     where = f"{tree.where}: {ACTIVITIES}"
-    for number, line in enumerate(tree.read(ACTIVITIES).decode("latin-1").splitlines(), start=1):
+    for place, line in enumerate(tree.read(ACTIVITIES).decode("latin-1").splitlines(), start=1):
         fields = line.split()
         if not fields:
             continue
         if len(fields) != 2 or fields[0] != str(len(labels) + 1) or fields[1] in labels:
             raise DataError(
-                f"{where}:{number}: expected '{len(labels) + 1} NAME', got {line.strip()[:40]!r};"
+                f"{where}:{place}: expected '{len(labels) + 1} NAME', got {line.strip()[:40]!r};"
                 " correct the line"
             )
         labels.append(fields[1])
@@ -107,41 +111,6 @@ def activity_labels(tree: Tree) -> tuple[str, ...]:
             f"{where}: expected lines such as '1 WALKING', got none; restore it from the original"
         )
     return tuple(labels)
-
-
-def _lines(text: str) -> list[str]:
-    """Return lines as NumPy's parser sees them.
-
-    str.splitlines also splits at vertical tabs and the like.
-    """
-    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-
-
-def _first_problem(text: str, columns: int, where: str, otherwise: str) -> DataError:
-    for number, line in enumerate(_lines(text), start=1):
-        fields = line.split()
-        if fields and len(fields) != columns:
-            return DataError(
-                f"{where}:{number}: expected {columns} numbers, got {len(fields)}; a row was cut"
-                " short or joined, restore the file from the original"
-            )
-        for word in fields:
-            try:
-                value = float(word.replace("_", "?"))
-            except ValueError:
-                return DataError(
-                    f"{where}:{number}: expected a number, got {word[:40]!r}:"
-                    f" {no_number(word) or 'correct the line'}"
-                )
-            if not math.isfinite(value):
-                return DataError(
-                    f"{where}:{number}: expected a finite number, got {word[:40]!r}; remove or"
-                    " repair the row"
-                )
-    return DataError(
-        f"{where}: expected rows of {columns} numbers, got {otherwise}; restore the file from the"
-        " original"
-    )
 
 
 WINDOW_STEPS = 128
@@ -189,28 +158,31 @@ def read_uci_har(tree: Tree, cutting: Cutting, report: Report) -> Recordings:
 
 def _read_set(
     tree: Tree, part: str, activities: int, report: Report
-) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.int32]]:
+) -> tuple[Singles, Integers, Integers]:
     name = f"{part}/y_{part}.txt"
-    classes = integers_of(tree, name).ravel()
-    beyond = np.flatnonzero((classes < 1) | (classes > activities))
-    if beyond.size:
-        row = int(beyond[0])
-        line = lines_of_rows(tree.read(name))[row]
-        raise DataError(
-            f"{tree.where}: {name}:{line}: expected an activity from 1 to {activities}, got"
-            f" {classes[row]}; correct the line"
-        )
+    classes = integers_of(tree, name)
+    for place, activity in classes.items():
+        if not 1 <= activity <= activities:
+            raise DataError(
+                f"{place}: expected an activity from 1 to {activities}, got {activity}; correct the"
+                " line"
+            )
     subjects_name = f"{part}/subject_{part}.txt"
-    subjects = integers_of(tree, subjects_name).ravel()
+    subjects = integers_of(tree, subjects_name)
     _same_rows(tree, subjects_name, len(subjects), name, len(classes))
     windows = np.empty((len(classes), WINDOW_STEPS, len(CHANNELS)), dtype=np.float32)
     for index, channel in enumerate(CHANNELS):
         signal = _signal(part, channel)
-        table = table_of(tree, signal, WINDOW_STEPS)
+        rows = rows_of(tree.read(signal), WINDOW_STEPS, f"{tree.where}: {signal}")
+        table = np.array([values for _, values in rows])
         _same_rows(tree, signal, len(table), name, len(classes))
         windows[:, :, index] = table
         report("reading", SETS.index(part) * len(CHANNELS) + index + 1, len(SETS) * len(CHANNELS))
-    return windows, classes - 1, subjects
+    return (
+        windows,
+        np.array(list(classes.values()), np.int32) - 1,
+        np.array(list(subjects.values()), np.int32),
+    )
 
 
 def _signal(part: str, channel: str) -> str:

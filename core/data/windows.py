@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.data.arrays import Numbers
 from core.data.recordings import NO_SUBJECT, Cutting, one_class
 from core.data.signals import ACCELERATION, KIND_UNITS, SIZE_PROBLEMS, Sensor, Signals
 from core.data.split import MOST_SHOWN, HeldOut
@@ -83,7 +84,7 @@ class UnitsLook:
             self._add(self._sums, (recording, place), figures)
 
     @staticmethod
-    def _add(sums: dict[Any, Sums], key: Any, figures: NDArray[np.float64]) -> None:
+    def _add(sums: dict[Any, Sums], key: Any, figures: Numbers) -> None:
         sums[key] = sums.get(key, 0.0) + figures.sum(axis=0)
 
     def take_people(

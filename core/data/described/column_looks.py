@@ -9,15 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from core.data.arrays import Numbers
 from core.data.described.description import AXES
 from core.data.described.moments import is_of_day, moment_of, patterns_of, seconds_of
 from core.data.described.sheet import MOST_SOURCES, Sheet
 from core.data.recordings import is_missing, is_number, number
 from core.ground.plausible import LEAST_HZ, MOST_HZ, UNITS_OF_TIME, mean_magnitude
-
-Numbers = NDArray[np.float64]
 
 LEAST_ROWS = 16
 MOSTLY_CHANGING = 0.5
@@ -113,7 +111,7 @@ class ColumnLook:
     name: str
     samples: Sequence[str]
     different: int
-    numbers: NDArray[np.float64] | None
+    numbers: Numbers | None
     units: Sequence[str] = ()
     hertz: float | None = None
     stray_words: Sequence[str] = ()
@@ -166,7 +164,7 @@ def columns_of(sheet: Sheet) -> Sequence[ColumnLook]:
     ]
 
 
-def _others(looks: Sequence[ColumnLook], at: int) -> NDArray[np.float64]:
+def _others(looks: Sequence[ColumnLook], at: int) -> Numbers:
     """Return the numbers of all other columns, (n, columns)."""
     numbers = [
         column.numbers
@@ -212,7 +210,7 @@ def look_at(name: str, cells: Sequence[str]) -> ColumnLook:
     return column
 
 
-def _steps(cells: Sequence[str], pattern: str | None) -> NDArray[np.float64]:
+def _steps(cells: Sequence[str], pattern: str | None) -> Numbers:
     """Return the seconds between moments; none where some are not written so."""
     try:
         if not all(":" in cell for cell in cells):
@@ -223,7 +221,7 @@ def _steps(cells: Sequence[str], pattern: str | None) -> NDArray[np.float64]:
         return np.zeros(0)
 
 
-def _rises(steps: NDArray[np.float64], least: float) -> bool:
+def _rises(steps: Numbers, least: float) -> bool:
     """Whether few steps fall, and more than the `least` share rise."""
     return (
         len(steps) > 1
@@ -232,7 +230,7 @@ def _rises(steps: NDArray[np.float64], least: float) -> bool:
     )
 
 
-def _rate(steps: NDArray[np.float64]) -> float:
+def _rate(steps: Numbers) -> float:
     """Return the readings a second, of which several may have one time."""
     rising = steps > 0
     return 1.0 / (float(np.median(steps[rising])) * float(rising.mean()))

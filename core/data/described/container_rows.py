@@ -16,9 +16,9 @@ from math import prod
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.data.archive import LARGEST_TEXT_BYTES, one_line, open_zip
+from core.data.arrays import AnyArray
 from core.data.described import workbook
 from core.data.described.description import JsonForm
 from core.data.described.members import LARGEST_DOCUMENT_BYTES
@@ -38,17 +38,15 @@ class JsonRows(TextRows):
 
     def chunks(self) -> Iterator[Rows]:
         """Yield the readings in their order. Raises DataError."""
-        form = self._form.json_
+        form = self.form.json_
         assert form is not None
         document = self._document()
         rows = self._at(document, form.rows)
         if form.sensor is not None:
             rows = [
-                row
-                for row in rows
-                if isinstance(row, dict) and row.get(form.sensor) == self._sensor
+                row for row in rows if isinstance(row, dict) and row.get(form.sensor) == self.sensor
             ]
-        self._hertz = self._rate(document, form)
+        self.hertz = self._rate(document, form)
         if form.names is not None:
             names = [
                 str(column.get("name")) if isinstance(column, dict) else str(column)
@@ -59,25 +57,24 @@ class JsonRows(TextRows):
         yield from self._of_table(names, (cells_of_reading(row, names) for row in rows))
 
     def _document(self) -> Any:
-        content = self._member.read(LARGEST_DOCUMENT_BYTES)
-        assert self._form.json_ is not None
-        if self._member.name.lower().endswith(CBOR):
-            return of_cbor(content, self._member.where)
-        if self._form.json_.lines:
+        content = self.member.read(LARGEST_DOCUMENT_BYTES)
+        assert self.form.json_ is not None
+        if self.member.name.lower().endswith(CBOR):
+            return of_cbor(content, self.member.where)
+        if self.form.json_.lines:
             return [_line(line) for line in content.splitlines() if line.strip()]
         try:
             return parsed_json(content)
         except ValueError as problem:
             raise DataError(
-                f"{self._member.where}: expected JSON, got {reason_of(problem):.80}; export it"
-                " again"
+                f"{self.member.where}: expected JSON, got {reason_of(problem):.80}; export it again"
             ) from None
 
     def _at(self, document: Any, keys: str) -> Sequence[Any]:
         values = _value(document, keys)
         if not isinstance(values, list):
             raise DataError(
-                f"{self._member.where}: expected a list at {keys or 'the top'!r:.60}, got"
+                f"{self.member.where}: expected a list at {keys or 'the top'!r:.60}, got"
                 f" {type(values).__name__}; describe the document as it is"
             )
         return values
@@ -85,11 +82,11 @@ class JsonRows(TextRows):
     def _rate(self, document: Any, form: JsonForm) -> float | None:
         """Return the readings a second that the document says."""
         if form.interval_ms is None:
-            return self._form.time.hertz
+            return self.form.time.hertz
         interval_ms = _value(document, form.interval_ms)
         if not isinstance(interval_ms, int | float) or not 0 < interval_ms <= 1000:
             raise DataError(
-                f"{self._member.where}: {form.interval_ms}: expected milliseconds between two"
+                f"{self.member.where}: {form.interval_ms}: expected milliseconds between two"
                 f" readings, got {interval_ms!r:.40}; correct it"
             )
         return 1000.0 / interval_ms
@@ -158,18 +155,18 @@ class ArrayRows(TextRows):
 
     def chunks(self) -> Iterator[Rows]:
         """Yield the readings in their order. Raises DataError."""
-        name = str(self._form.array)
-        content = self._member.read()
+        name = str(self.form.array)
+        content = self.member.read()
         try:
             array = np.asarray(loaded(content, LARGEST_TEXT_BYTES, name)[name])
         except Exception as problem:  # SciPy promises no types of errors over damaged files
             raise DataError(
-                f"{self._member.where}: expected an array {name!r:.40} of a MATLAB 5 file or an"
+                f"{self.member.where}: expected an array {name!r:.40} of a MATLAB 5 file or an"
                 f" .npz, got {reason_of(problem):.80}; save it so"
             ) from None
         if array.ndim != 2 or array.dtype.kind not in "iuf":
             raise DataError(
-                f"{self._member.where}: {name:.40}: expected numbers of shape (readings, columns),"
+                f"{self.member.where}: {name:.40}: expected numbers of shape (readings, columns),"
                 f" got {array.dtype} {array.shape}; name another array"
             )
         yield from self._of_table(
@@ -177,7 +174,7 @@ class ArrayRows(TextRows):
         )
 
 
-def cells_of_array(array: NDArray[Any]) -> Iterator[list[str]]:
+def cells_of_array(array: AnyArray) -> Iterator[list[str]]:
     """Yield the values of each row of a table, (rows, columns), as a text has them."""
     return (list(map(repr, row.tolist())) for row in array)
 
@@ -210,7 +207,7 @@ class ParquetRows(TextRows):
 
     def chunks(self) -> Iterator[Rows]:
         """Yield the readings in their order. Raises DataError."""
-        rows = table_of(self._member.read(), self._member.where)
+        rows = table_of(self.member.read(), self.member.where)
         yield from self._of_table(next(rows), rows)
 
 
@@ -276,16 +273,16 @@ class SheetRows(TextRows):
 
     @contextmanager
     def _content(self) -> Iterator[IO[bytes]]:
-        where = self._member.where
+        where = self.member.where
         if find_spec("python_calamine") is None:
             raise DataError(
                 f"{where}: Excel's files need python-calamine, which is not installed; run `pip"
                 " install python-calamine`, or export CSV"
             )
-        content = self._member.read(LARGEST_DOCUMENT_BYTES)
+        content = self.member.read(LARGEST_DOCUMENT_BYTES)
         if not content.startswith(BEGIN_OF_XLS):
             raise DataError(f"{where}: expected Excel's format .xls; export that, or CSV")
-        command = [sys.executable, "-I", workbook.__file__, str(self._sensor)]
+        command = [sys.executable, "-I", workbook.__file__, str(self.sensor)]
         with tempfile.TemporaryFile() as rows:
             try:
                 done = subprocess.run(
@@ -303,7 +300,7 @@ class SheetRows(TextRows):
                 rows.seek(0)
                 sheet_names = " ".join(rows.read(160).decode("utf-8", "replace").split())
                 raise DataError(
-                    f"{where}: no sheet {self._sensor!r:.60}, got {sheet_names}; record with that"
+                    f"{where}: no sheet {self.sensor!r:.60}, got {sheet_names}; record with that"
                     " sensor, or describe other channels"
                 )
             if done.returncode:

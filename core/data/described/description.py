@@ -13,9 +13,9 @@ from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
+from core.data.arrays import Numbers
 from core.data.described.moments import TimeForm
 from core.documents.section import Names, Section, Text, invalid
 from core.ground.plausible import ACCELERATION_UNITS, ROTATION_UNITS
@@ -346,7 +346,7 @@ class RecordingFormat(Section):
         return tuple(UNITS[channel.unit][0] for channel in self.in_windows for _ in channel.names)
 
     @property
-    def mixing(self) -> NDArray[np.float64]:
+    def mixing(self) -> Numbers:
         """The factors from columns to channels of the windows, (columns, channels)."""
         names = self.channel_names
         columns = [(channel, name) for channel in self.channels for name in channel.names]

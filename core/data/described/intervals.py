@@ -8,8 +8,8 @@ from operator import itemgetter
 from pathlib import Path, PurePosixPath
 
 import numpy as np
-from numpy.typing import NDArray
 
+from core.data.arrays import Flags, Numbers
 from core.data.described.description import RecordingFormat
 from core.data.described.members import Member, PathPattern, Sheaf, members_of
 from core.data.described.moments import TimeForm
@@ -38,10 +38,10 @@ class _Labels:
     spans: by recording the first and last time, and the first and last call of `Intervals.words`.
     """
 
-    begins: NDArray[np.float64]
-    ends: NDArray[np.float64]
+    begins: Numbers
+    ends: Numbers
     label_words: Sequence[str]
-    used: NDArray[np.bool_]
+    used: Flags
     spans: dict[Owner, tuple[float, float, int, int]] = field(default_factory=dict)
 
     @property
@@ -77,9 +77,7 @@ class Intervals:
         self._calls = 0
         self._missed: Owner = ("", "", "")
 
-    def words(
-        self, sheaf: Sheaf, person: str, session: str, times: NDArray[np.float64]
-    ) -> list[str]:
+    def words(self, sheaf: Sheaf, person: str, session: str, times: Numbers) -> list[str]:
         """Return the word of each of these times of a session, empty without one."""
         path = PurePosixPath(sheaf.name)
         names = (session, path.name, path.stem)

@@ -1,34 +1,21 @@
-"""The files of recordings by their paths, through folders, zips and zips in zips; gzip is undone.
+"""The files of recordings by their paths, which say whose they are, what was done, and when.
 
-A path begins with the name of what a person gave. An archive is read where it lies; one inside
-another is copied to a temporary file, which memory holds while it is small. A pattern gives the
-words of a path that say who and what, in every way in which it fits; it is matched token by token
-and place by place, so the work is bounded by the lengths of the name and of the pattern.
+A path begins with the name of what a person gave. A pattern gives the words of a path that say who
+and what, in every way in which it fits; it is matched token by token and place by place, so the
+work is bounded by the lengths of the name and of the pattern.
 """
 
-import gzip
 import re
-import shutil
-import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, cast
 
-from core.data.archive import (
-    LARGEST_TEXT_BYTES,
-    LARGEST_TOTAL_BYTES,
-    ZIP_DAMAGE,
-    FolderTree,
-    one_line,
-    open_zip,
-    unreadable,
-)
+from core.data.archive import Member, members_of
 from core.data.described.description import APART, WORD, RecordingFormat
-from core.data.source import RESOURCE_FORKS
 from core.ground.errors import DataError
+
+__all__ = ["Member", "members_of"]
 
 MOST_READINGS = 16
 """Ways of the rest of a path, at most."""
@@ -151,113 +138,9 @@ def only(where: str, readings: Sequence[Reading], labels: Collection[str] = ()) 
     return next(iter(readings), None)
 
 
-DEEPEST = 3
-"""Archives in archives."""
 MOST_MEMBERS = 100_000
 LARGEST_DOCUMENT_BYTES = 128 * 2**20
 """Bytes that become objects of Python, which take ten times as much."""
-IN_MEMORY_BYTES = 32 * 2**20
-_ZIP = ".zip"
-_GZIP = ".gz"
-
-
-@dataclass(frozen=True)
-class Member:
-    """One file: the path on the disk, then a name in each archive, outermost first."""
-
-    path: Path
-    inner: tuple[str, ...]
-    name: str
-    """The path that patterns are matched with."""
-    size: int
-    """Bytes where it lies; of a file in an archive, unpacked."""
-
-    @property
-    def where(self) -> str:
-        """The file's name in messages."""
-        return ": ".join([str(self.path), *self.inner])
-
-    @contextmanager
-    def open(self) -> Iterator[IO[bytes]]:
-        """Open its bytes, without gzip's. Raises DataError for what is damaged or too large."""
-        with ExitStack() as stack:
-            try:
-                raw: IO[bytes] = stack.enter_context(self.path.open("rb"))
-                for name in self.inner:
-                    raw = stack.enter_context(_entered(stack, raw, name, self.where))
-                if self.where.lower().endswith(_GZIP):
-                    raw = cast(IO[bytes], gzip.GzipFile(fileobj=raw))
-            except DataError:
-                raise
-            except FileNotFoundError as problem:
-                raise unreadable(self.path, problem) from None
-            except (KeyError, *ZIP_DAMAGE) as problem:
-                raise _damaged(self.where, problem) from None
-            yield raw
-
-    def read(self, most_bytes: int = LARGEST_TEXT_BYTES) -> bytes:
-        """Return its content. Raises DataError for what is damaged or too large."""
-        with self.open() as raw:
-            try:
-                content = raw.read(most_bytes + 1)
-            except ZIP_DAMAGE as problem:
-                raise _damaged(self.where, problem) from None
-        if len(content) > most_bytes:
-            raise DataError(f"{self.where}: larger than {most_bytes} bytes; record shorter files")
-        return content
-
-
-def _entered(stack: ExitStack, raw: IO[bytes], name: str, where: str) -> IO[bytes]:
-    archive = stack.enter_context(open_zip(raw, where))
-    content = archive.open(name)
-    if not name.lower().endswith(_ZIP):
-        return content
-    copy = tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES)  # noqa: SIM115
-    stack.callback(copy.close)
-    with content:
-        shutil.copyfileobj(content, copy)
-    copy.seek(0)
-    return copy
-
-
-def _damaged(where: str, problem: Exception) -> DataError:
-    return DataError(f"{where}: damaged ({one_line(problem)[:80]}); fetch it again")
-
-
-def members_of(source: Path) -> Iterator[Member]:
-    """Yield every file of a folder, of a zip, or the one file itself. Raises DataError."""
-    if source.is_dir():
-        named_paths = [
-            (source / name, f"{source.name}/{name}") for name in FolderTree(source).names()
-        ]
-    else:
-        named_paths = [(source, source.name)]
-    for path, name in named_paths:
-        yield from _inside(Member(path, (), name, _size(path)))
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError as problem:
-        raise unreadable(path, problem) from None
-
-
-def _inside(member: Member) -> Iterator[Member]:
-    if not member.name.lower().endswith(_ZIP):
-        name = member.name
-        if name.lower().endswith(_GZIP):
-            name = name[: -len(_GZIP)]
-        yield replace(member, name=name)
-        return
-    if len(member.inner) >= DEEPEST:
-        raise DataError(f"{member.where}: archives in more than {DEEPEST} others; unpack them")
-    with member.open() as raw, open_zip(raw, member.where, LARGEST_TOTAL_BYTES) as archive:
-        sizes = {info.filename: info.file_size for info in archive.infolist() if not info.is_dir()}
-    for name in sorted(sizes):
-        if not name.startswith(RESOURCE_FORKS):
-            inner = (*member.inner, name)
-            yield from _inside(Member(member.path, inner, f"{member.name}/{name}", sizes[name]))
 
 
 @dataclass(frozen=True)

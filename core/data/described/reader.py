@@ -5,13 +5,14 @@ is known who is held out for the test. Published sets are kinds that are names o
 """
 
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from core.data.archive import FolderTree, Tree
+from core.data.archive import Tree
 from core.data.batch import Batch, Batches, Examples
 from core.data.dataset import CLASSIFICATION
 from core.data.described.description import RecordingFormat, plain
@@ -28,6 +29,7 @@ from core.data.uci_har import ACTIVITIES, activity_labels, integers_of
 from core.data.windows import (
     IN_TIME,
     LastWindows,
+    Pair,
     RandomWindows,
     WholeGroups,
     WindowCounts,
@@ -37,12 +39,11 @@ from core.data.windows import (
 from core.ground.errors import DataError
 
 
-def read_described(opened: Path | FolderTree, cutting: Cutting, report: Report) -> Examples:
+def read_described(path: Path, cutting: Cutting, report: Report) -> Examples:
     """Return the windows, float32 (window_steps, channels) in g, rad/s, uT or their own unit.
 
     Raises DataError naming file, line and remedy.
     """
-    path = Path(opened.where) if isinstance(opened, FolderTree) else opened
     check_window(cutting)
     form = RecordingFormat.model_validate(plain(cutting.format))
     groups = ("user", "device" if form.as_recorded else "session")
@@ -54,7 +55,8 @@ def read_described(opened: Path | FolderTree, cutting: Cutting, report: Report) 
         )
     window_channels = channels_of_windows(path, form, cutting)
     cuts, recordings = gathered(path, form, cutting, window_channels, report)
-    counted = WindowCounts(cuts.counts, recordings.labels, groups)
+    cut_sets = (CutSet(cuts, recordings.labels),)
+    counted = counts_of(cut_sets, recordings.labels, groups)
     if not counted.rows:
         raise DataError(
             f"{path}: expected a stretch of {cutting.window_steps} samples of one session and"
@@ -63,14 +65,8 @@ def read_described(opened: Path | FolderTree, cutting: Cutting, report: Report) 
         )
     test = chooser_of_test(path, counted, cutting, form.test_people)
     note = f"{test.held_out.note}; {recordings.note(cuts.sparse)}"
-    return Examples(
-        Batches(_batches(cuts, counted, test), counted.rows),
-        CLASSIFICATION,
-        counted.names(),
-        standardized=True,
-        held_out=replace(test.held_out, note=note),
-        signals=window_channels.signals,
-    )
+    examples = examples_of_cuts(cut_sets, counted, test, window_channels.signals)
+    return replace(examples, held_out=replace(test.held_out, note=note))
 
 
 def gathered(
@@ -88,22 +84,67 @@ def gathered(
     return Cuts(recordings.stretches(), cutting), recordings
 
 
+@dataclass(frozen=True)
+class CutSet:
+    """The windows of one set, and the class of each of its labels; None of one left out.
+
+    `name` is that of one set of several.
+    """
+
+    cuts: Cuts
+    classes: Sequence[str | None]
+    name: str = ""
+
+
+def counts_of(
+    cut_sets: Sequence[CutSet], classes: Sequence[str], kinds: Sequence[str]
+) -> WindowCounts:
+    """Count the windows of these classes. `kinds` are the groups that the recordings know."""
+    windows = Counter[tuple[Pair, int]]()
+    for cut_set in cut_sets:
+        for (pair, label), count in cut_set.cuts.counts.items():
+            word = cut_set.classes[label]
+            if word in classes:
+                windows[replace(pair, set=cut_set.name), classes.index(word)] += count
+    return WindowCounts(windows, classes, kinds)
+
+
+def examples_of_cuts(
+    cut_sets: Sequence[CutSet],
+    counted: WindowCounts,
+    test: WholeGroups | RandomWindows | LastWindows,
+    signals: Signals,
+) -> Examples:
+    """Return the counted windows, of which `test` says where each goes."""
+    return Examples(
+        Batches(_batches(cut_sets, counted, test), counted.rows),
+        CLASSIFICATION,
+        counted.names(),
+        standardized=True,
+        held_out=test.held_out,
+        signals=signals,
+    )
+
+
 def _batches(
-    cuts: Cuts, counted: WindowCounts, groups: WholeGroups | RandomWindows | LastWindows
+    cut_sets: Sequence[CutSet],
+    counted: WindowCounts,
+    test: WholeGroups | RandomWindows | LastWindows,
 ) -> Iterator[Batch]:
-    classes = {activity: place for place, activity in enumerate(counted.activities())}
-    for pair, activity, windows in cuts.windows():
-        group, test = groups.of(pair, activity, len(windows))
-        for is_test in (False, True):
-            x = windows[test == is_test]
-            if len(x):
-                numbers = np.full(len(x), group, np.int32)
-                yield Batch(
-                    np.ascontiguousarray(x),
-                    np.full(len(x), classes[activity], np.int32),
-                    numbers,
-                    test=is_test,
-                )
+    places = {word: place for place, word in enumerate(counted.names())}
+    for cut_set in cut_sets:
+        for pair, label, windows in cut_set.cuts.windows():
+            word = cut_set.classes[label]
+            if word not in places:
+                continue
+            activity = counted.labels.index(word)
+            group, parts = test.of(replace(pair, set=cut_set.name), activity, len(windows))
+            for is_test in (False, True):
+                x = np.ascontiguousarray(windows[parts == is_test])
+                if len(x):
+                    y = np.full(len(x), places[word], np.int32)
+                    groups = np.full(len(x), group, np.int32)
+                    yield Batch(x, y, groups, test=is_test)
 
 
 class Described(Reader):
@@ -175,16 +216,13 @@ class Hapt(Reader):
         return tuple(name for name in names if name.startswith(Hapt.marker) or name in lists)
 
     @staticmethod
-    def read(opened: Path | FolderTree, cutting: Cutting, report: Report) -> Examples:
+    def read(path: Path, cutting: Cutting, report: Report) -> Examples:
         """Return the windows of the six activities. Raises DataError as `described` does."""
-        if isinstance(opened, FolderTree):
-            _refuse_other_lists(opened)
-        else:
-            with open_set(opened) as inside:
-                if inside is not None:
-                    _refuse_other_lists(inside[1])
+        kind_and_tree = open_set(path)
+        if kind_and_tree is not None:
+            _refuse_other_lists(kind_and_tree[1])
         settings = {name: getattr(cutting, name) for name in (*Hapt.settings, "format")}
-        examples = read_described(opened, Cutting(seed=0, nine_channels=True, **settings), report)
+        examples = read_described(path, Cutting(seed=0, nine_channels=True, **settings), report)
         held_out = examples.held_out
         return replace(
             examples,
@@ -212,7 +250,7 @@ def _refuse_other_lists(tree: Tree) -> None:
                     f" {label:.60}; {remedy}"
                 )
     if TEST_LIST in names:
-        people = sorted(set(integers_of(tree, TEST_LIST, 1).ravel().tolist()))
+        people = sorted(set(integers_of(tree, TEST_LIST).values()))
         if people != list(TEST_PEOPLE):
             raise DataError(
                 f"{tree.where}: {TEST_LIST}: expected the people {list(TEST_PEOPLE)} as published,"

@@ -13,14 +13,14 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from core.data.arrays import AnyArray, Labels, Singles
 from core.data.described.column_looks import DOUBLED, doubled
 from core.data.described.description import UNITS, ChannelForm, RecordingFormat
 from core.data.filters import (
@@ -61,7 +61,7 @@ class WindowChannels:
         """The type of samples until they are whole."""
         return np.float32 if self.nine is None else np.float64
 
-    def converted(self, samples: NDArray[np.floating]) -> NDArray[np.float32] | None:
+    def converted(self, samples: NDArray[np.floating]) -> Singles | None:
         """Return the channels of a stretch, float32 (n, channels); None of one too short."""
         if self.nine is None:
             return samples.astype(np.float32, copy=False)
@@ -150,14 +150,6 @@ LARGE_FILES = "/var/tmp"
 """The folder for large files: /tmp may be memory."""
 
 
-class SpooledRows(NamedTuple):
-    """Where a spool keeps rows."""
-
-    begin: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-
 class Spool:
     """Arrays in the order in which they were given, each found by what `keep` returned for it."""
 
@@ -167,27 +159,27 @@ class Spool:
         self._file = tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES, dir=self._folder)  # noqa: SIM115
         weakref.finalize(self, self._file.close)
 
-    def keep(self, rows: NDArray[Any]) -> SpooledRows:
+    def keep(self, rows: AnyArray) -> int:
         """Keep an array of at least one dimension. Raises DataError for a full disk."""
         try:
             begin = self._file.seek(0, os.SEEK_END)
-            self._file.write(np.ascontiguousarray(rows).data)
+            np.save(self._file, rows, allow_pickle=False)
             self._file.flush()
         except OSError as problem:
             raise DataError(
                 f"{self._folder}: cannot keep the samples of these recordings"
                 f" ({problem.strerror}); make room, or set TMPDIR to a folder with more"
             ) from None
-        return SpooledRows(begin, rows.shape, rows.dtype)
+        return begin
 
-    def rows(self, blocks: Sequence[SpooledRows]) -> NDArray[Any]:
+    def rows(self, begins: Sequence[int]) -> AnyArray:
         """Return arrays as one, along the first axis."""
-        return np.concatenate([self._read(block) for block in blocks])
+        return np.concatenate([self._read(begin) for begin in begins])
 
-    def _read(self, block: SpooledRows) -> NDArray[Any]:
-        self._file.seek(block.begin)
-        size = int(np.prod(block.shape)) * block.dtype.itemsize
-        return np.frombuffer(self._file.read(size), block.dtype).reshape(block.shape)
+    def _read(self, begin: int) -> AnyArray:
+        self._file.seek(begin)
+        rows: AnyArray = np.load(self._file, allow_pickle=False)
+        return rows
 
 
 LOOKED_AT = 4096
@@ -208,9 +200,9 @@ class Stretch:
     samples: reads the samples, float32 (n, channels).
     """
 
-    labels: NDArray[np.int16]
-    wide: NDArray[np.float32]
-    samples: Callable[[], NDArray[np.float32]]
+    labels: Labels
+    wide: Singles
+    samples: Callable[[], Singles]
 
 
 @dataclass
@@ -218,19 +210,15 @@ class Series:
     """One session of one person, as it is read."""
 
     where: str
-    hertz: float
-    longest_gap: float
-    largest: Sequence[float]
+    form: RecordingFormat
     window_channels: WindowChannels
     spool: Spool
-    unit: str = "s"
-    """The unit of the times in the file."""
     faults: Counter[str] = field(default_factory=Counter)
     readings: int = 0
-    source_hz: float | None = None
+    _source_hz: float | None = None
     _doubled: int = 0
-    _waiting: list[SpooledRows] = field(default_factory=list)
-    _stretches: list[list[SpooledRows]] = field(default_factory=list)
+    _waiting: list[int] = field(default_factory=list)
+    _stretches: list[list[int]] = field(default_factory=list)
     """Samples as the filters need them, with the fields of a `Stretch`."""
     _spans: list[tuple[float, float]] = field(default_factory=list)
     """The first and last time of what lies between two breaks."""
@@ -238,12 +226,14 @@ class Series:
     _resampler: Resampler | None = None
     _last: tuple[float, float] = (0.0, NO_LABEL)
 
-    @cached_property
-    def _fields(self) -> np.dtype[Any]:
-        samples = ("samples", self.window_channels.sample_type, (len(self.largest),))
-        return np.dtype([samples, ("label", np.int16), ("wide", np.float32)])
+    def __post_init__(self) -> None:
+        """Take what the format says of this rate."""
+        self._hertz = self.window_channels.signals.sampling_hz or 1.0
+        self._longest_gap = self.form.longest_gap(self._hertz)
+        samples = ("samples", self.window_channels.sample_type, (len(self.form.units),))
+        self._fields = np.dtype([samples, ("label", np.int16), ("wide", np.float32)])
 
-    def push(self, times: Samples, values: Samples, labels: NDArray[np.int16]) -> None:
+    def push(self, times: Samples, values: Samples, labels: Labels) -> None:
         """Take the next readings: seconds (n,), (n, channels) in the windows' units, and (n,).
 
         Raises DataError for times or a rate that no window can have.
@@ -265,26 +255,18 @@ class Series:
         self._refuse_late()
         for blocks in self._stretches:
             rows = self.spool.rows(blocks)
-            labels = rows["label"].copy()
-            wide = rows["wide"].copy()
-            if self.window_channels.nine is None:
-                yield Stretch(labels, wide, partial(self._samples, blocks))
-                continue
             channels = self.window_channels.converted(rows["samples"])
             if channels is not None:
-                channel_blocks = [self.spool.keep(channels)]
-                yield Stretch(labels, wide, partial(self.spool.rows, channel_blocks))
+                samples = partial(self.spool.rows, [self.spool.keep(channels)])
+                yield Stretch(rows["label"].copy(), rows["wide"].copy(), samples)
         self._stretches = []
-
-    def _samples(self, blocks: Sequence[SpooledRows]) -> NDArray[np.float32]:
-        samples: NDArray[np.float32] = self.spool.rows(blocks)["samples"]
-        return samples
 
     def _begin(self) -> None:
         waiting = self.spool.rows(self._waiting)
         self._waiting = []
         self._judge(waiting[:, 0], waiting[:, 1:])
-        self._intake = Intake(self.longest_gap, np.array([*self.largest, np.inf]))
+        largest = np.array([*self.form.largest(), np.inf])
+        self._intake = Intake(self._longest_gap, largest)
         self._add_samples(waiting[:, 0], waiting[:, 1:])
 
     def _refuse_doubled(self, count: int, readings: int) -> None:
@@ -299,7 +281,7 @@ class Series:
         """Raises DataError where parts would follow each other if they stood in another order."""
         spans = pairwise(sorted(self._spans))
         pauses = np.array([begin - end for (_, end), (begin, _) in spans])
-        late = int((pauses <= self.longest_gap).sum())
+        late = int((pauses <= self._longest_gap).sum())
         if late and (pauses > 0).all():
             raise DataError(
                 f"{self.where}: its times go back, and without a pause {late} times if they stand"
@@ -326,18 +308,19 @@ class Series:
                 " times, or none and time.hertz"
             )
         step = self._step(rising)
-        if 1.0 / step < self.hertz / SPARSE:
+        if 1.0 / step < self._hertz / SPARSE:
             raise DataError(
-                f"{self.where}: expected at least {self.hertz / SPARSE:.3g} readings a second for"
-                f" windows of {self.hertz:g}, got {1.0 / step:.3g}; set"
+                f"{self.where}: expected at least {self._hertz / SPARSE:.3g} readings a second for"
+                f" windows of {self._hertz:g}, got {1.0 / step:.3g}; set"
                 " jobs.train.data.sampling_hz to that or less, or leave the recording out"
             )
-        self.source_hz = 1.0 / step
+        self._source_hz = 1.0 / step
 
     def _step(self, rising: Samples) -> float:
         """Return the median of steps in seconds. Raises DataError if no sensor has it."""
         step = float(np.median(rising))
-        wrong = times_problem(step / UNITS_OF_TIME[self.unit], self.unit)
+        unit = self.form.time.unit.replace("iso", "s")
+        wrong = times_problem(step / UNITS_OF_TIME[unit], unit)
         if wrong is not None:
             raise DataError(f"{self.where}: {wrong} Correct time.unit")
         return step
@@ -355,7 +338,7 @@ class Series:
         values = run.values[:, :-1]
         labels = run.values[:, -1]
         if run.begins or self._resampler is None:
-            self._resampler = Resampler(self.hertz, self.source_hz)
+            self._resampler = Resampler(self._hertz, self._source_hz)
             self._stretches.append([])
             self._spans.append((run.times[0], run.times[-1]))
             times = run.times
@@ -372,7 +355,7 @@ class Series:
         rows = np.empty(len(samples), self._fields)
         rows["samples"] = samples
         rows["label"] = sample_labels
-        rows["wide"] = wide * self.hertz
+        rows["wide"] = wide * self._hertz
         self._stretches[-1].append(self.spool.keep(rows))
 
 
@@ -389,7 +372,7 @@ class RecordedSeries(Series):
         readings["samples"] = rows[:, :-1]
         readings["label"] = rows[:, -1]
         steps = np.diff(times, prepend=self._last[0] if self._stretches else times[0])
-        ends = np.flatnonzero(np.abs(steps) > self.longest_gap + SECONDS_OF_A_DOUBLE)
+        ends = np.flatnonzero(np.abs(steps) > self._longest_gap + SECONDS_OF_A_DOUBLE)
         for number, part in enumerate(np.split(readings, ends)):
             if number or not self._stretches:
                 self._stretches.append([])

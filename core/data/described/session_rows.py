@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from core.data.arrays import Flags, Numbers, Places
 from core.data.described.column_looks import look_at, says_source, spread
 from core.data.described.container_rows import PARQUET, ArrayRows, JsonRows, ParquetRows, SheetRows
 from core.data.described.description import RecordingFormat
@@ -41,7 +41,7 @@ def rows_of(
 
     With `unlabelled` no column is asked for but those of time and channels. Raises DataError.
     """
-    signs: NDArray[np.float64] | None = None
+    signs: Numbers | None = None
     for rows in _rows_of(sheaf, form, damage, unlabelled):
         if signs is None:
             signs = _signs(sheaf, form)
@@ -90,7 +90,7 @@ def _side_by_side(
         _refuse_other_length(sheaf, form, sensor_rows)
     gap = form.longest_gap(form.time.hertz or 20.0)
     near = np.ones(len(base.times), np.bool_)
-    columns: dict[str, NDArray[np.float64]] = {}
+    columns: dict[str, Numbers] = {}
     for sensor, part in zip(form.sensors, sensor_rows, strict=True):
         values, are_near = _at(base.times, part, gap)
         near &= are_near
@@ -105,7 +105,7 @@ def _side_by_side(
     return _rows_at(beside_base, np.flatnonzero(near))
 
 
-def _signs(sheaf: Sheaf, form: RecordingFormat) -> NDArray[np.float64]:
+def _signs(sheaf: Sheaf, form: RecordingFormat) -> Numbers:
     """Return -1 for each column that the device of a recording gives with the opposite sign."""
     names = [channel.name for channel in form.channels for _ in channel.names]
     about = form.about
@@ -194,14 +194,14 @@ def _refuse_sources(
                 )
 
 
-def _groups(rows: Rows, form: RecordingFormat) -> dict[tuple[str, ...], NDArray[np.intp]]:
+def _groups(rows: Rows, form: RecordingFormat) -> dict[tuple[str, ...], Places]:
     """Return the places of the readings of each person and session that columns say."""
     names = [part.column for part in (form.person, form.session)]
     columns = [rows.text_columns[name] for name in names if name in rows.text_columns]
     return places_by(zip(*columns, strict=True) if columns else [()] * len(rows.times))
 
 
-def places_by(keys: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], NDArray[np.intp]]:
+def places_by(keys: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], Places]:
     """Return the places of readings, in their order, by the words that each has."""
     places = defaultdict(list)
     for at, key in enumerate(keys):
@@ -209,7 +209,7 @@ def places_by(keys: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], NDArray[
     return {key: np.array(key_places) for key, key_places in places.items()}
 
 
-def _rows_at(rows: Rows, places: NDArray[np.intp]) -> Rows:
+def _rows_at(rows: Rows, places: Places) -> Rows:
     """Return the readings of these places."""
     text_columns = {
         name: [cells[at] for at in places.tolist()] for name, cells in rows.text_columns.items()
@@ -245,7 +245,7 @@ def _refuse_other_length(sheaf: Sheaf, form: RecordingFormat, sensor_rows: Seque
 
 
 def _refuse_apart(
-    sheaf: Sheaf, form: RecordingFormat, sensor_rows: Sequence[Rows], is_near: NDArray[np.bool_]
+    sheaf: Sheaf, form: RecordingFormat, sensor_rows: Sequence[Rows], is_near: Flags
 ) -> None:
     """Raises DataError for sensors that have readings, but never at the same time."""
     if is_near.any() or not all(len(part.times) for part in sensor_rows):
@@ -261,9 +261,7 @@ def _refuse_apart(
     )
 
 
-def _at(
-    times: NDArray[np.float64], part: Rows, gap: float
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _at(times: Numbers, part: Rows, gap: float) -> tuple[Numbers, Flags]:
     """Return a sensor's values at these times, and where it has readings near enough."""
     sensor_times, rows = np.unique(part.times, return_index=True)
     if not len(sensor_times):
@@ -284,7 +282,7 @@ def readings(
     model: Signals,
     damage: Damage,
     members: Iterable[Member] | None = None,
-) -> Iterator[NDArray[np.float64]]:
+) -> Iterator[Numbers]:
     """Yield readings of the one recording in `source`, (n, 1 + inputs).
 
     They are seconds, and what the model takes of a reading, in its order and units: for the nine

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from core.data.arrays import Labels, Numbers, Places, Singles
 from core.data.described.description import UNITS, RecordingFormat
 from core.data.described.intervals import Intervals
 from core.data.described.members import Sheaf
@@ -45,7 +46,7 @@ class Judge:
         self._largest = form.largest()
         self._look = UnitsLook(signals_of(form))
 
-    def add(self, recording: str, values: NDArray[np.float64]) -> None:
+    def add(self, recording: str, values: Numbers) -> None:
         """Add the next readings of a recording, (n, channels).
 
         Values that no sensor has are left out, as windows leave them out.
@@ -56,62 +57,43 @@ class Judge:
 
     def problems(self) -> Iterator[str]:
         """Yield one line for each sensor that looks wrong."""
-        for first, *other_problems in self._by_name():
-            yield f"{self._problem_in_words(first)}{_also(len(other_problems))}"
+        return (line for line, _ in self._wrong())
 
     def refuse(self, path: Path) -> None:
         """Raises DataError for the first sensor that looks wrong."""
-        for first, *other_problems in self._by_name():
-            wrong = as_sentence(f"{self._problem_in_words(first)}{_also(len(other_problems))}")
+        for line, give in self._wrong():
             raise DataError(
-                f"{path}: {wrong} Give {first.give}: correct `unit` or"
-                " `gravity`, or convert or leave out what is otherwise"
+                f"{path}: {as_sentence(line)} Give {give}: correct `unit` or `gravity`, or convert"
+                " or leave out what is otherwise"
             )
 
-    def _by_name(self) -> Iterable[list[Implausible]]:
-        """Return what is wrong of each sensor, which is at least one recording."""
-        problems: dict[str, list[Implausible]] = {}
+    def _wrong(self) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong of each sensor, and what to give instead."""
+        problems: dict[str, list[Implausible]] = defaultdict(list)
         for problem in self._look.problems():
-            problems.setdefault(problem.name, []).append(problem)
-        return problems.values()
+            problems[problem.name].append(problem)
+        for first, *other_problems in problems.values():
+            also = f" (and {len(other_problems)} other recordings)" if other_problems else ""
+            yield f"{self._in_words(first)}{also}", first.give
 
-    def _problem_in_words(self, problem: Implausible) -> str:
+    def _in_words(self, problem: Implausible) -> str:
         """Return what is wrong, and which other units would make a mean length plausible."""
         message = f"{problem.name}: {problem.recording}: {problem.wrong}"
-        sensor = next(
-            (
-                candidate
-                for candidate in signals_of(self._form).judged
-                if candidate.name == problem.name
-            ),
-            None,
-        )
-        if sensor is None or not problem.size or not SIZE_PROBLEMS[sensor.kind](problem.size):
+        kinds = {sensor.name: sensor.kind for sensor in signals_of(self._form).judged}
+        if problem.name not in kinds or not problem.size:
             return message
-        channel = next(
-            candidate for candidate in self._form.in_windows if candidate.name == problem.name
-        )
+        problem_of = SIZE_PROBLEMS[kinds[problem.name]]
+        if not problem_of(problem.size):
+            return message
+        [channel] = [one for one in self._form.in_windows if one.name == problem.name]
         unit, factor = UNITS[channel.unit]
-        other_sizes = {
-            name: problem.size / factor * other
-            for name, (of, other) in UNITS.items()
-            if of == unit and name != channel.unit
-        }
-        likely = [
-            f"{name} ({size:.3g} {unit})"
-            for name, size in other_sizes.items()
-            if not SIZE_PROBLEMS[sensor.kind](size)
-        ]
-        return (
-            f"{message} The format says {channel.unit}; plausible:"
-            f" {' or '.join(likely) or 'no other unit'}"
-        )
-
-
-def _also(other_recordings: int) -> str:
-    if other_recordings:
-        return f" (and {other_recordings} other recordings)"
-    return ""
+        likely = []
+        for name, (other_unit, other_factor) in UNITS.items():
+            size = problem.size / factor * other_factor
+            if other_unit == unit and name != channel.unit and not problem_of(size):
+                likely.append(f"{name} ({size:.3g} {unit})")
+        plausible = " or ".join(likely) or "no other unit"
+        return f"{message} The format says {channel.unit}; plausible: {plausible}"
 
 
 MOST_SESSIONS = 100_000
@@ -141,8 +123,6 @@ class Sessions:
     """What was read so far."""
 
     def __init__(self, path: Path, form: RecordingFormat, window_channels: WindowChannels) -> None:
-        self.hertz = window_channels.signals.sampling_hz
-        """The windows' rate; None where it is not said."""
         self._window_channels = window_channels
         self.damage = Damage()
         self._mixing = form.mixing
@@ -203,17 +183,14 @@ class Sessions:
 
     def note(self, sparse: int) -> str:
         """Return how much was read, and what was left out."""
-        faults = Counter(
-            {
-                "missing": self.damage.missing,
-                "bad lines": self.damage.bad,
-                "without all sensors": self.damage.apart,
-                "without a label": self._unlabelled,
-                "sparse windows": sparse,
-            }
-        )
+        faults = Counter[str]()
         for series in self._series.values():
-            faults.update(series.faults)
+            faults += series.faults
+        faults["missing"] += self.damage.missing
+        faults["bad lines"] += self.damage.bad
+        faults["without all sensors"] += self.damage.apart
+        faults["without a label"] += self._unlabelled
+        faults["sparse windows"] += sparse
         left_out = ", ".join(f"{count:,} {kind}" for kind, count in sorted(faults.items()) if count)
         readings = sum(series.readings for series in self._series.values())
         notes = [f"{readings:,} readings", left_out]
@@ -228,7 +205,7 @@ class Sessions:
         """Take readings, and return how many have a label."""
         values = rows.values if self._form.as_recorded else rows.values @ self._mixing
         labels = np.full(len(values), NO_LABEL, np.int16)
-        sessions: dict[Key, list[NDArray[np.intp]]] = defaultdict(list)
+        sessions: dict[Key, list[Places]] = defaultdict(list)
         for place, places in places_by(places_of(self._form, sheaf, rows)).items():
             person, session, word = (name.strip() for name in place)
             sessions[self._key(sheaf, person, session)].append(places)
@@ -246,7 +223,7 @@ class Sessions:
         self._unlabelled += len(values) - labelled
         return labelled
 
-    def _within(self, sheaf: Sheaf, key: Key, times: NDArray[np.float64]) -> NDArray[np.int16]:
+    def _within(self, sheaf: Sheaf, key: Key, times: Numbers) -> Labels:
         """Return the numbers of the classes that intervals say."""
         assert self._intervals is not None
         label_words = self._intervals.words(sheaf, key[0], key[1], times)
@@ -255,25 +232,17 @@ class Sessions:
         }
         return np.array([numbers[word] for word in label_words], np.int16)
 
-    def _new(self, sheaf: Sheaf, times: NDArray[np.float64]) -> Series:
+    def _new(self, sheaf: Sheaf, times: Numbers) -> Series:
         where = f"{self._path}: {sheaf.name}"
-        if self.hertz is None and not self._form.as_recorded:
+        if self._window_channels.signals.sampling_hz is None and not self._form.as_recorded:
             rate = rate_of(times)
             rate_hint = f", which have about {rate:.4g}" if rate else ""
             raise DataError(
                 f"{where}: nothing says the rate of windows of these recordings{rate_hint}: set"
                 " jobs.train.data.sampling_hz"
             )
-        hertz = self.hertz or 1.0
-        return (RecordedSeries if self._form.as_recorded else Series)(
-            where,
-            hertz,
-            self._form.longest_gap(hertz),
-            self._form.largest(),
-            self._window_channels,
-            self._spool,
-            self._form.time.unit.replace("iso", "s"),
-        )
+        kind = RecordedSeries if self._form.as_recorded else Series
+        return kind(where, self._form, self._window_channels, self._spool)
 
     def _key(self, sheaf: Sheaf, person: str, session: str) -> Key:
         """Return by what readings find their series. Raises DataError for one without a name."""
@@ -320,7 +289,7 @@ Starts = NDArray[np.intp]
 @dataclass(frozen=True)
 class _Cut:
     pair: Pair
-    samples: Callable[[], NDArray[np.float32]]
+    samples: Callable[[], Singles]
     pieces: list[tuple[int, Starts]]
     """Activities and where their windows begin."""
 
@@ -345,7 +314,7 @@ class Cuts:
                 pieces = self._most(stretch)
             self._add(pair, stretch, pieces)
 
-    def windows(self) -> Iterator[tuple[Pair, int, NDArray[np.float32]]]:
+    def windows(self) -> Iterator[tuple[Pair, int, Singles]]:
         """Yield windows, (n, window_steps, channels), with their pair and activity."""
         for cut in self._cuts:
             views = np.lib.stride_tricks.sliding_window_view(cut.samples(), self._steps, axis=0)

@@ -5,33 +5,28 @@ name and unit, at one rate, and the classes that all have, by the file's words. 
 of its windows: one is the test, and a cross-validation leaves one of the others out at a time.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import Field, model_validator
 
-from core.data.archive import FolderTree, digest, file_digest
-from core.data.batch import Batch, Batches, Examples
-from core.data.dataset import CLASSIFICATION
+from core.data.archive import digest, file_digest, tree_of
+from core.data.batch import Examples
 from core.data.described.description import ChannelForm, RecordingFormat, plain
 from core.data.described.known_formats import described, document, validated
-from core.data.described.reader import gathered
+from core.data.described.reader import CutSet, counts_of, examples_of_cuts, gathered
 from core.data.described.series import WindowChannels, channels_of_windows
-from core.data.described.sessions import Cuts
 from core.data.recordings import Cutting, Report, check_window, one_class, silent
 from core.data.source import Reader
-from core.data.windows import Pair, WholeGroups, WindowCounts
+from core.data.windows import WholeGroups
 from core.documents.section import Names, Section, Text, invalid
 from core.ground.errors import DataError
 
 SUFFIXES = (".yaml", ".yml")
 MOST_SETS = 64
-OneSet = tuple[Cuts, Sequence[str | None]]
-"""A set's windows, and the class of each of its labels; None of one that is left out."""
 
 
 class SetForm(Section):
@@ -78,7 +73,7 @@ def described_sets(path: Path) -> Mapping[str, Any]:
             mode="json", by_alias=True
         )
         if data.is_dir():
-            tree = FolderTree(data)
+            tree = tree_of(data)
             sets_document["sets"][name]["sha256"] = digest(tree, tree.names(), silent)
         else:
             sets_document["sets"][name]["sha256"] = file_digest(data)
@@ -95,7 +90,7 @@ def read_sets(path: Path, cutting: Cutting, report: Report) -> Examples:
     cutting = replace(cutting, sampling_hz=sets_document["hertz"])
     forms = {name: _renamed(set_document) for name, set_document in sets_document["sets"].items()}
     names = _common_channels(path, forms, sets_document["channels"])
-    cut_sets: dict[str, OneSet] = {}
+    cut_sets = []
     window_channels: WindowChannels | None = None
     for name, set_document in sets_document["sets"].items():
         form = _with_channels(forms[name], names)
@@ -103,26 +98,20 @@ def read_sets(path: Path, cutting: Cutting, report: Report) -> Examples:
         window_channels = channels_of_windows(data, form, cutting)
         cuts, recordings = gathered(data, form, cutting, window_channels, report)
         label_names = set_document["labels"]
-        cut_sets[name] = cuts, [label_names.get(label, label) for label in recordings.labels]
+        classes_of_labels = [label_names.get(label, label) for label in recordings.labels]
+        cut_sets.append(CutSet(cuts, classes_of_labels, name))
     classes = _common_classes(path, cut_sets)
-    counted = _counted(cut_sets, classes)
-    if cutting.test_set not in (None, *cut_sets):
+    counted = counts_of(cut_sets, classes, ("set",))
+    if cutting.test_set not in (None, *forms):
         raise DataError(
-            f"{path}: jobs.train.data.test_set: expected one of {', '.join(cut_sets)}, got"
+            f"{path}: jobs.train.data.test_set: expected one of {', '.join(forms)}, got"
             f" {cutting.test_set!r:.60}"
         )
     test = WholeGroups(
         path, counted, "set", () if cutting.test_set is None else (cutting.test_set,)
     )
     assert window_channels is not None
-    return Examples(
-        Batches(_batches(cut_sets, classes, test), counted.rows),
-        CLASSIFICATION,
-        counted.names(),
-        standardized=True,
-        held_out=test.held_out,
-        signals=window_channels.signals,
-    )
+    return examples_of_cuts(cut_sets, counted, test, window_channels.signals)
 
 
 def _renamed(set_document: Mapping[str, Any]) -> RecordingFormat:
@@ -188,11 +177,11 @@ def _with_channels(form: RecordingFormat, names: Sequence[str]) -> RecordingForm
     return form.model_copy(update={"channels": tuple(channels)})
 
 
-def _common_classes(path: Path, cut_sets: Mapping[str, OneSet]) -> tuple[str, ...]:
+def _common_classes(path: Path, cut_sets: Sequence[CutSet]) -> tuple[str, ...]:
     """Return the classes of which every set has windows. Raises DataError for less than two."""
     classes_by_set = {
-        name: {classes[label] for _, label in cuts.counts} - {None}
-        for name, (cuts, classes) in cut_sets.items()
+        cut_set.name: {cut_set.classes[label] for _, label in cut_set.cuts.counts} - {None}
+        for cut_set in cut_sets
     }
     common: set[str | None] = reduce(set.intersection, classes_by_set.values())
     classes = tuple(sorted(filter(None, common)))
@@ -206,34 +195,6 @@ def _common_classes(path: Path, cut_sets: Mapping[str, OneSet]) -> tuple[str, ..
             f" {actual_classes:.600}"
         )
     return classes
-
-
-def _counted(cut_sets: Mapping[str, OneSet], classes: Sequence[str]) -> WindowCounts:
-    windows: dict[tuple[Pair, int], int] = {}
-    for name, (cuts, class_names) in cut_sets.items():
-        for (pair, label), count in cuts.counts.items():
-            word = class_names[label]
-            if word in classes:
-                key = Pair(pair.user, set=name), classes.index(word)
-                windows[key] = windows.get(key, 0) + count
-    return WindowCounts(windows, classes, ("set",))
-
-
-def _batches(
-    cut_sets: Mapping[str, OneSet],
-    classes: Sequence[str],
-    groups: WholeGroups,
-) -> Iterator[Batch]:
-    for name, (cuts, class_names) in cut_sets.items():
-        for pair, label, windows in cuts.windows():
-            word = class_names[label]
-            if word not in classes:
-                continue
-            group, test = groups.of(Pair(pair.user, set=name), label, len(windows))
-            x = np.ascontiguousarray(windows)
-            numbers = np.full(len(x), group, np.int32)
-            y = np.full(len(x), classes.index(word), np.int32)
-            yield Batch(x, y, numbers, test=bool(test.all()))
 
 
 class Sets(Reader):

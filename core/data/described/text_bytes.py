@@ -5,7 +5,8 @@ import io
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import IO
+from itertools import count, repeat
+from typing import IO, Any
 
 from core.data.archive import SUSPICIOUS_BYTES, SUSPICIOUS_RATIO
 from core.data.described.description import TextForm
@@ -78,6 +79,26 @@ def lines_of(stream: Iterable[str], form: TextForm) -> Iterator[list[str]]:
     )
 
 
+NumberedRow = tuple[int, int, list[str]]
+"""The values of a line, behind its number in the file and over how many lines they go."""
+
+
+def numbered_rows(stream: Iterable[str], form: TextForm, line: int) -> Iterator[NumberedRow]:
+    """Yield the values of each line, the first of which has the number `line`.
+
+    A quoted value without an end goes over several lines.
+    """
+    rows: Any = lines_of(stream, form)
+    if not hasattr(rows, "line_num"):
+        yield from zip(count(line), repeat(1), rows)
+        return
+    begin = line
+    for values in rows:
+        end = begin + rows.line_num
+        yield line, end - line, values
+        line = end
+
+
 def named_rows(text: str) -> Iterable[dict[str, str]]:
     """Return the lines of a text as values by the names that its first line has."""
     return csv.DictReader(text.splitlines())
@@ -89,15 +110,12 @@ def _parts(line: str, end: str) -> list[str]:
     return readings or [""]
 
 
-def header_of(rows: Sequence[list[str]], form: TextForm) -> tuple[int, list[str]]:
-    """Return which of the rows has the names, and these; none where all are blank or comments."""
-    for at, row in enumerate(rows):
-        if row and row[0].lower().startswith("sep="):
-            continue
-        if any(row) and not (form.comment and row[0].startswith(form.comment)):
-            spelled = {name.lower(): name for name in form.names}
-            names = [spelled.get(name.strip().lower(), name.strip()) for name in row]
-            while names and not names[-1]:
-                names.pop()
-            return at, names
-    return 0, []
+def names_of(row: Sequence[str], form: TextForm) -> list[str]:
+    """Return the names in a line; none where it is blank or a comment."""
+    if not any(row) or (form.comment and row[0].startswith(form.comment)):
+        return []
+    spelled = {name.lower(): name for name in form.names}
+    names = [spelled.get(name.strip().lower(), name.strip()) for name in row]
+    while names and not names[-1]:
+        names.pop()
+    return names

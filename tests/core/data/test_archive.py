@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.data.archive import FolderTree, open_tree, open_zip
+from core.data.archive import open_zip, tree_of
 from tests.core.data.desk import Desk, refused, write
 from tests.core.data.makers import uci_har_files, write_folder
 from tests.tables import table
@@ -21,8 +21,9 @@ CLASSES = "train/y_train.txt"
 
 @pytest.mark.parametrize(("name", "said"), table("core/data/tables", "entries").items())
 def test_names_outside_the_archive_and_none_are_refused(desk: Desk, name: str, said: str) -> None:
-    with refused(said), open_tree(with_an_entry(desk, name)) as tree:
-        tree.names()
+    path = with_an_entry(desk, name)
+    with refused(said):
+        tree_of(path)
 
 
 def with_an_entry(desk: Desk, name: str) -> Path:
@@ -59,7 +60,7 @@ def test_more_files_than_any_recordings_have_are_refused_unlisted(desk: Desk) ->
 
 
 def test_a_dictionary_larger_than_the_memory_is_damage(desk: Desk) -> None:
-    with patch.object(zipfile.ZipFile, "read", side_effect=MemoryError):
+    with patch.object(zipfile.ZipExtFile, "read", side_effect=MemoryError):
         desk.refuses("damaged in the archive (MemoryError)", "set.zip", uci_har_files())
 
 
@@ -76,7 +77,7 @@ def test_a_folder_reads_no_file_larger_than_any_recording(tmp_path: Path) -> Non
     with (tmp_path / "huge.txt").open("wb") as stream:
         stream.truncate(2**30)
     with refused("which no recording is"):
-        FolderTree(tmp_path).read("huge.txt")
+        tree_of(tmp_path).read("huge.txt")
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])

@@ -143,7 +143,7 @@ def test_what_the_memory_does_not_take_is_one_line(
     def filled(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("core.data.npz_windows._windows", filled)
+    monkeypatch.setattr("core.data.npz._Content._windows_of", filled)
     desk.refuses("whole.npz: takes more memory than this process may have", "whole.npz", sample())
 
 

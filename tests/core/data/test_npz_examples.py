@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.data import npz
+from core.data import npz_arrays
 from core.data.dataset import Array
 from tests.core.data.desk import Desk, has, wrong
 from tests.core.data.npz_files import RANDOM, Arrays, changed, cut, examples
@@ -122,6 +122,6 @@ def test_a_member_that_is_cut_short_or_damaged_is_named(desk: Desk) -> None:
 def test_an_example_that_fills_the_memory_is_refused(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(npz, "LARGEST_EXAMPLE_BYTES", 100)
+    monkeypatch.setattr(npz_arrays, "LARGEST_EXAMPLE_BYTES", 100)
     content = examples(5, 6, 1, dtype="float32")
     desk.refuses("x_train: an example has 120 bytes, at most 100 are read", "own.npz", content)

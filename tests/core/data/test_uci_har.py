@@ -1,10 +1,16 @@
 """The reader of the classic nine inertial-signal files."""
 
+import math
+import re
 from typing import Any
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.data.filters import CHANNELS
+from core.data.uci_har import rows_of
+from core.ground.errors import DataError
 from tests.core.data.desk import Desk, damaged, has, wrong
 from tests.core.data.makers import uci_har_files, write_zip
 
@@ -38,3 +44,18 @@ def test_damage_is_one_error_that_names_the_file(desk: Desk, row: dict[str, Any]
 def test_windows_of_another_length_cannot_be_cut_from_this_set(desk: Desk) -> None:
     said = "comes cut into windows of 128 steps, got 64"
     desk.refuses(said, "set", uci_har_files(), window_steps=64)
+
+
+@given(
+    content=st.text("0123456789.-+einfa#_ \t\r\n\0\x0b\x85\xff", max_size=80).map(
+        lambda text: text.encode("latin-1")
+    )
+)
+def test_any_content_is_rows_of_that_width_or_one_error(content: bytes) -> None:
+    try:
+        rows = list(rows_of(content, 2, "file"))
+    except DataError as problem:
+        accepted = re.match(r"file(:\d+)?: expected ", str(problem)) is not None
+    else:
+        accepted = all(len(values) == 2 and all(map(math.isfinite, values)) for _, values in rows)
+    assert accepted

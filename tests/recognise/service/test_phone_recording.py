@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from core.data.filters import NINE_CHANNELS
-from core.data.npz_windows import read_windows
-from core.data.recordings import Cutting
+from core.data.npz import read_windows
 from core.ground.plausible import STANDARD_GRAVITY
 from recognise.stream import Settings, Stream, Window
 from tests.lazy import Browser, Page, expect
@@ -81,6 +80,6 @@ def test_a_recording_becomes_the_windows_of_the_stream(
         [arrays["x_train"][arrays["y_train"] == 1], arrays["x_test"][arrays["y_test"] == 1]]
     )
     np.testing.assert_allclose(recorded, np.concatenate([expected[:10], expected[11:]]), atol=2e-6)
-    read = read_windows(path, Cutting(STEPS, STEPS // 2, 0), lambda *_: None)
+    read = read_windows(path)
     assert (read.labels, read.train_windows, len(read.windows)) == (("STILL", "MOVING"), 15, 20)
     assert read.signals == replace(NINE_CHANNELS, filters="causal")
