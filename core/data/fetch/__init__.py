@@ -35,11 +35,9 @@ SETS = {
         PublishedSet(
             "hhar",
             f"{UCI}/ml/machine-learning-databases/00344/Activity%20recognition%20exp.zip",
-            "Phones_accelerometer.csv",
+            "Activity recognition exp.zip",
             most_bytes=1536 * MIB,
             sha256="d4c0c53b195b523859bf71f5a349d164c7a604a321ff6b0972fbed6e03b46582",
-            member="Phones_accelerometer.csv",
-            most_unpacked=4096 * MIB,
         ),
     )
 }

@@ -15,7 +15,7 @@ from shlex import quote
 
 from core.data.archive import file_digest
 from core.data.fetch import SETS
-from core.data.fetch.download import DIGEST_SUFFIX, PublishedSet, bring, part_of
+from core.data.fetch.download import DIGEST_SUFFIX, PublishedSet, bring
 from core.data.recordings import Report
 from core.ground.errors import ClusterError, DataError, ExitCode, UsageError
 from core.ground.files import user_cache
@@ -33,29 +33,25 @@ def fetch(published: PublishedSet, path: Path, report: Report) -> str:
     if path.exists():
         return _line_of_existing(path, published, report)
     bring(published, path, report)
-    of_what = "" if published.member is None else " of the archive"
-    return f"SHA-256 {published.sha256}{of_what}, as pinned"
+    return f"SHA-256 {published.sha256}, as pinned"
 
 
 def _line_of_existing(path: Path, published: PublishedSet, report: Report) -> str:
     """Compare a file with the hash beside it, else with the published one. Raises DataError."""
     digest = file_digest(path, report)
     beside = path.with_name(path.name + DIGEST_SUFFIX)
-    expected = None
+    expected = published.sha256
     where = "the published one"
-    if published.member is None:
-        expected = published.sha256
     if beside.exists():
         fields = beside.read_text(encoding="utf-8", errors="replace").lower().split()
         expected = next(iter(fields), "nothing")
         where = beside.name
-    if expected not in (None, digest):
+    if expected != digest:
         raise DataError(
             f"{path}: is there, with SHA-256 {digest}, expected {expected} ({where}); remove it to"
             " fetch it again, or fetch into another folder with --out"
         )
-    part_of(path).unlink(missing_ok=True)
-    return f"is there already; SHA-256 {digest}, {'as expected' if expected else 'unknown here'}"
+    return f"is there already; SHA-256 {digest}, as expected"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

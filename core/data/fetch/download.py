@@ -1,4 +1,4 @@
-"""One file over HTTPS, and the one file of an archive that is wanted.
+"""One file over HTTPS.
 
 It is resumed after any interruption, bounded and checked, then it gets its name.
 
@@ -6,7 +6,6 @@ What has come lies in `.NAME.part` beside the file. Its hash alone says whether 
 a part that does not continue to it is of another version, and is fetched again from the beginning.
 """
 
-import hashlib
 import http.client
 import os
 import socket
@@ -18,14 +17,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from core.data.archive import CHUNK_BYTES, ZIP_DAMAGE, file_digest, one_line, open_zip
+from core.data.archive import CHUNK_BYTES, file_digest, one_line
 from core.data.recordings import Report
 from core.ground.errors import ClusterError, DataError
-from core.ground.files import atomic_write, folder_beside
+from core.ground.files import atomic_write
 from core.ground.locks import take
 from core.ground.waiting import Backoff
 
@@ -35,8 +34,6 @@ PAUSES = Backoff(first_seconds=1.0)
 """Pauses before attempts that follow one without a byte; one that brought some starts from the
 first."""
 AGENT = "pscluster (recordings for training; one file)"
-WHOLE_ARCHIVE = 4
-"""Factor of the bound of one file for all of the archive: HHAR has four tables in one."""
 DIGEST_SUFFIX = ".sha256"
 """Ending of the file beside that keeps the hash, which every later use compares."""
 
@@ -52,8 +49,7 @@ class PublishedSet:
     """One file at one URL, with the hash that it must have.
 
     `file` is the name that the search for recordings knows; `most_bytes` bounds what is accepted;
-    `size` is exact, None where it is not known; `member` is the one file that is taken out of the
-    archive, of at most `most_unpacked`.
+    `size` is exact, None where it is not known.
     """
 
     name: str
@@ -62,8 +58,6 @@ class PublishedSet:
     sha256: str
     most_bytes: int
     size: int | None = None
-    member: str | None = None
-    most_unpacked: int = 0
 
 
 def bring(published: PublishedSet, path: Path, report: Report, sleep: Sleep = time.sleep) -> None:
@@ -75,11 +69,10 @@ def bring(published: PublishedSet, path: Path, report: Report, sleep: Sleep = ti
     partial = part_of(path)
     with opened_alone(partial) as stream:
         _download(published, stream, path, report, sleep)
-        if published.member is None:
-            _name(partial, path, published.sha256)
-        else:
-            _unpack(published, partial, path, report)
-            partial.unlink(missing_ok=True)
+        # The hash first: the file never stands there without one.
+        beside = path.with_name(path.name + DIGEST_SUFFIX)
+        atomic_write(beside, f"{published.sha256}  {path.name}\n".encode(), "give another --out")
+        partial.rename(path)
 
 
 def part_of(path: Path) -> Path:
@@ -281,52 +274,3 @@ def _not_fetched(published: PublishedSet, path: Path, problem: Exception) -> Not
         f"{published.url}: cannot be fetched ({cause}); try again, it continues from here; or"
         f" fetch it on a machine that has a network and put it at {path}"
     )
-
-
-def _unpack(published: PublishedSet, archive: Path, path: Path, report: Report) -> None:
-    """Write the archive's member, in whatever folder it lies there, to `path`. Raises DataError."""
-    most_bytes = published.most_unpacked
-    with (
-        archive.open("rb") as stream,
-        open_zip(stream, published.url, WHOLE_ARCHIVE * most_bytes) as opened,
-    ):
-        entries = [
-            info
-            for info in opened.infolist()
-            if PurePosixPath(info.filename).name == published.member
-            and not info.filename.startswith("__MACOSX/")
-        ]
-        if len(entries) != 1:
-            raise DataError(
-                f"{published.url}: expected one {published.member}, got {len(entries)}; do not"
-                " trust this archive"
-            )
-        size = entries[0].file_size
-        if size > most_bytes:
-            raise DataError(
-                f"{published.url}: {entries[0].filename} unpacks to {size} bytes, more than"
-                f" {most_bytes}; do not trust this archive"
-            )
-        digest = hashlib.sha256()
-        try:
-            with folder_beside(path) as folder, opened.open(entries[0]) as source:
-                with (folder / path.name).open("wb") as target:
-                    while chunk := source.read(CHUNK_BYTES):
-                        target.write(chunk)
-                        digest.update(chunk)
-                        report("unpacking", target.tell(), size)
-                    target.flush()
-                    os.fsync(target.fileno())
-                _name(folder / path.name, path, digest.hexdigest())
-        except ZIP_DAMAGE as problem:
-            raise DataError(
-                f"{path}: cannot be unpacked ({one_line(problem)}); free some space, or fetch the"
-                " archive again"
-            ) from None
-
-
-def _name(complete: Path, path: Path, digest: str) -> None:
-    """Write the hash beside, then give the file its name: it never stands there without one."""
-    beside = path.with_name(path.name + DIGEST_SUFFIX)
-    atomic_write(beside, f"{digest}  {path.name}\n".encode(), "give another --out")
-    complete.rename(path)

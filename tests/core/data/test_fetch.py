@@ -4,7 +4,6 @@ Interruptions, other versions, wrong hashes, lengths, redirects.
 """
 
 import fcntl
-import hashlib
 import io
 import os
 from collections.abc import Callable, Iterator
@@ -15,11 +14,10 @@ import pytest
 
 from core.data.fetch import SETS
 from core.data.fetch import __main__ as command
-from core.data.fetch.download import NotFetchedError, PublishedSet, bring, write_whole
+from core.data.fetch.download import NotFetchedError, bring, write_whole
 from core.data.recordings import silent
 from tests.core.data.desk import refused, says
 from tests.core.data.file_server import CONTENT, HASH, Server, serving
-from tests.core.data.makers import write_zip
 from tests.tables import table
 
 PART = ".set.zip.part"
@@ -211,40 +209,12 @@ def test_a_file_that_takes_a_part_gets_the_rest() -> None:
     assert taken == CONTENT[:1000]
 
 
-TABLE = {"exp/table.csv": b"1,2\n", "__MACOSX/exp/table.csv": b"x", "exp/other": b"y"}
-OF_ARCHIVE: dict[str, Any] = {"member": "table.csv", "most_unpacked": 100}
-KEPT = ["table.csv", "table.csv.sha256"]
-
-
-@pytest.mark.parametrize("row", table("core/data/tables", "wrong archives"))
-def test_a_wrong_archive_gives_nothing(
-    server: Server, path: Path, tmp_path: Path, row: dict[str, Any]
-) -> None:
-    files = {name: text.encode() for name, text in row["files"].items()}
-    content = bytearray(write_zip(tmp_path / "a.zip", files).read_bytes())
-    begin, end, zeros = row.get("damage", (0, 0, 0))
-    content[begin:end] = bytes(zeros)
-    server.content = bytes(content)
-    sha256 = hashlib.sha256(content).hexdigest()
-    with refused(row["says"]):
-        server.bring(path.with_name("table.csv"), sha256=sha256, **OF_ARCHIVE)
-    assert leftovers(path) == [".table.csv.part"], "which need not be fetched again"
-
-
 Fetch = Callable[..., tuple[int, str]]
-
-
-@pytest.fixture
-def packed(server: Server, tmp_path: Path) -> str:
-    """The hash of the archive that the server has."""
-    server.content = write_zip(tmp_path / "a.zip", TABLE).read_bytes()
-    return hashlib.sha256(server.content).hexdigest()
 
 
 @pytest.fixture
 def fetch(
     server: Server,
-    packed: str,
     path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -252,8 +222,7 @@ def fetch(
     """Runs the command for a set `mine`: its exit code, and what it says or what went wrong."""
 
     def run(*words: str) -> tuple[int, str]:
-        one = PublishedSet("mine", server.url, "table.csv", packed, 10_000, **OF_ARCHIVE)
-        monkeypatch.setitem(SETS, "mine", one)
+        monkeypatch.setitem(SETS, "mine", server.wanted())
         code = command.main(["mine", "--out", str(path.parent), "--quiet", *words])
         said = capsys.readouterr()
         return code, said.err.strip() if code else said.out
@@ -262,41 +231,24 @@ def fetch(
 
 
 def test_the_command_keeps_the_hash_of_what_it_fetched(
-    server: Server, path: Path, packed: str, fetch: Fetch
+    server: Server, path: Path, fetch: Fetch
 ) -> None:
     code, said = fetch()
     assert code == 0
-    assert f"SHA-256 {packed} of the archive, as pinned" in said
-    assert path.with_name(KEPT[0]).read_bytes() == b"1,2\n"
-    assert leftovers(path) == KEPT
-    path.with_name(".table.csv.part").write_bytes(b"of a call that was killed at its end")
+    assert f"SHA-256 {HASH}, as pinned" in said
+    assert leftovers(path) == WHOLE
     code, said = fetch()
     assert code == 0
     assert "is there already" in said
-    assert leftovers(path) == KEPT
     assert len(server.asked) == 1
-    path.with_name(KEPT[0]).write_text("changed")
+    path.write_text("changed")
     code, said = fetch()
     assert code == 2
     assert "remove it to fetch it again" in said
-    for name in KEPT:
-        path.with_name(name).unlink()
+    path.unlink()
     code, said = fetch("--sha256", "a" * 64)
     assert code == 2
-    assert f"got {packed}" in said
-
-
-def test_a_fetch_that_was_killed_while_it_unpacked_goes_on(
-    server: Server, path: Path, fetch: Fetch
-) -> None:
-    path.parent.mkdir()
-    path.with_name(".table.csv.part").write_bytes(server.content)
-    ended = path.with_name(f".table.csv.{os.uname().nodename}@999999999-0.partial")
-    ended.mkdir()
-    assert fetch()[0] == 0
-    assert path.with_name(KEPT[0]).read_bytes() == b"1,2\n"
-    assert leftovers(path) == KEPT
-    assert server.asked == []
+    assert f"got {HASH}" in said
 
 
 @pytest.mark.parametrize(
