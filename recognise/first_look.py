@@ -1,8 +1,7 @@
 """A look at the first readings: a recording in a wrong unit is refused before any label."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +15,9 @@ from core.data.intake import (
     rate_of,
     unit_hint,
 )
-from core.data.signals import ACCELERATION, ROTATION
+from core.data.signals import ACCELERATION, ROTATION, SIZE_PROBLEMS
 from core.ground.errors import DataError
-from core.ground.plausible import (
-    ACCELERATION_UNITS,
-    ROTATION_UNITS,
-    acceleration_problem,
-    rotation_problem,
-)
+from core.ground.plausible import ACCELERATION_UNITS, ROTATION_UNITS
 from recognise.lines import COLUMNS, Block
 from recognise.recordings import blocks_of
 from recognise.stream import Settings
@@ -31,7 +25,6 @@ from recognise.stream import Settings
 FIRST_LOOK = 4096
 """Readings that are looked at."""
 _FEWEST = 3
-_WHOLE = ", gravity included"
 
 Rows = NDArray[np.float64]
 
@@ -96,41 +89,33 @@ def judged(name: str, first: FirstReadings, settings: Settings) -> float:
     assert hertz is not None
     reading_signals = settings.readings
     for sensor in reading_signals.sensors:
-        check = _UNIT_CHECKS.get(sensor.kind)
-        if check is not None:
+        if sensor.kind in _UNITS:
             places = [reading_signals.channels.index(channel) for channel in sensor.channels]
-            _refuse_unit(
-                name, check, reading_signals.units[places[0]], _size(finite[:, 1:][:, places])
-            )
+            size = _size(finite[:, 1:][:, places])
+            _refuse_unit(name, sensor.kind, reading_signals.units[places[0]], size)
     return hertz
 
 
-class _UnitCheck(NamedTuple):
-    """The check of one kind of sensor: the judge of its values, their units, and the flag."""
-
-    judge: Callable[[float], str | None]
-    units: Mapping[str, float]
-    flag: str
-    included: str = ""
-
-
-_UNIT_CHECKS = {
-    ACCELERATION: _UnitCheck(acceleration_problem, ACCELERATION_UNITS, "--acceleration", _WHOLE),
-    ROTATION: _UnitCheck(rotation_problem, ROTATION_UNITS, "--rotation"),
+_UNITS = {
+    ACCELERATION: (ACCELERATION_UNITS, "--acceleration", ", gravity included"),
+    ROTATION: (ROTATION_UNITS, "--rotation", ""),
 }
+"""Units of the sensors that a person may choose, the flag that says one, what else is asked."""
 
 
-def _refuse_unit(name: str, sensor: _UnitCheck, unit: str, size: float) -> None:
+def _refuse_unit(name: str, kind: str, unit: str, size: float) -> None:
     """Raise DataError where values of this median length cannot have this unit."""
-    problem = sensor.judge(size * sensor.units[unit])
+    judge = SIZE_PROBLEMS[kind]
+    units, flag, included = _UNITS[kind]
+    problem = judge(size * units[unit])
     if problem is None:
         return
     if size == 0.0:
         raise DataError(f"{name}: {problem}; record with that sensor")
-    remedy = f"convert it to {' or '.join(sensor.units)}{sensor.included}"
-    for other, factor in sensor.units.items():
-        if sensor.judge(size * factor) is None:
-            remedy = f"give {sensor.flag} {other}"
+    remedy = f"convert it to {' or '.join(units)}{included}"
+    for other, factor in units.items():
+        if judge(size * factor) is None:
+            remedy = f"give {flag} {other}"
             break
     raise DataError(f"{name}: {problem} It was taken as {unit}: {remedy}")
 

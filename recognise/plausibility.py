@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from core.data.filters import CHANNELS, NINE_UNITS, SAMPLE_RATE_HZ
 from core.data.signals import ACCELERATION, SIZE_PROBLEMS, UNFILTERED, Sensor, Signals
 from core.ground.errors import UsageError
-from core.ground.plausible import axis_problem, direction_problem, mean_magnitude
+from core.ground.plausible import AXIS_SIZES, direction_problem, mean_magnitude
 
 SILENT = 1e-6
 """A filtered signal below it is what is left of an earlier one: in g and rad/s, far below the noise
@@ -29,7 +29,7 @@ def window_problem(window: NDArray[np.floating], signals: Signals) -> str | None
         for sensor, places in signals.judged.items()
     ]
     problems += [
-        axis_problem(float(np.abs(window[:, place].astype(np.float64)).mean()), unit)
+        AXIS_SIZES[unit].problem(float(np.abs(window[:, place].astype(np.float64)).mean()))
         for place, unit in signals.judged_alone.items()
     ]
     return next((problem for problem in problems if problem is not None), None)

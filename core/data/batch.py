@@ -261,6 +261,7 @@ class BatchValidator:
             ("dtype", like.dtype.name, values.dtype.name),
         ):
             if expected != actual:
+                self._positions.refuse(f"{self._where}: y_train", self._labels)
                 raise DataError(
                     f"{self._where}: {name}_{part}[{first}]: expected {attribute} {expected} as in"
                     f" the examples before, got {actual}; give all examples one shape and dtype"

@@ -1,4 +1,8 @@
-"""Examples as a person gives them: arrays, lists or iterators, checked and cut into batches."""
+"""Examples as a person gives them: arrays, lists or iterators, which become batches.
+
+Arrays are cut into batches and pairs are gathered; from there on both go one way. What the numbers
+must be is checked where batches are written, by `core.data.batch.BatchValidator`.
+"""
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,21 +18,15 @@ from core.data.batch import (
     MOST_ROWS,
     Batch,
     Batches,
-    PositionsLook,
     example_bytes,
     never_ends,
-    numbered,
 )
-from core.data.dataset import CLASSIFICATION, REGRESSION, TASKS
+from core.data.dataset import CLASSIFICATION, TASKS
 from core.data.recordings import numbering, numbers_of, refuse_alike, refuse_missing
-from core.data.stored_values import (
-    plain,
-    refuse_more,
-    refuse_other_columns,
-    refuse_other_rows,
-    targets,
-)
+from core.data.stored_values import plain, refuse_more, refuse_other_columns, refuse_other_rows
 from core.ground.errors import DataError
+
+PARTS = ("train", "test")
 
 
 def is_stream(x: Any) -> bool:
@@ -55,7 +53,7 @@ def text_of(values: NDArray[Any]) -> NDArray[Any]:
 
 
 class ExampleStream:
-    """Pairs and batches of one part, gathered into batches."""
+    """Pairs and batches of one part, gathered into batches whose classes are numbers."""
 
     def __init__(
         self, part: str, task: str, number: Callable[[Any, str], int] | None, where: str
@@ -72,8 +70,8 @@ class ExampleStream:
         for item in stream:
             if isinstance(item, Batch):
                 yield from self._gathered()
+                y = self._numbered(plain(item.y, f"{self._where}: y_{self._part}"))
                 self._row += len(item.x)
-                y = self._batch_targets(text_of(plain(item.y, f"{self._where}: y_{self._part}")))
                 yield replace(item, y=y, test=item.test or self._part == "test")
                 continue
             self._add(item)
@@ -81,19 +79,18 @@ class ExampleStream:
                 yield from self._gathered()
         yield from self._gathered()
 
-    def _batch_targets(self, y: NDArray[Any]) -> NDArray[Any]:
-        if y.dtype.kind != "U":
+    def _numbered(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Return the numbers of text classes, of which the first is that of the next row."""
+        y = text_of(y)
+        if self._task != CLASSIFICATION or y.dtype.kind != "U":
             return y
-        return self._numbered(y, self._row - len(y))
-
-    def _numbered(self, values: NDArray[Any], first: int) -> NDArray[np.int32]:
         name = f"{self._where}: y_{self._part}"
         if self._number is None:
             raise DataError(
-                f"{name}[{first}]: expected a number, got {str(values.flat[0])!r:.60}; name all"
+                f"{name}[{self._row}]: expected a number, got {str(y.flat[0])!r:.60}; name all"
                 " classes in labels, which an iterator does not say beforehand"
             )
-        return numbers_of(values, self._number, name, first)
+        return numbers_of(y, self._number, name, self._row)
 
     def _add(self, item: Any) -> None:
         place = f"{self._part}[{self._row}]"
@@ -110,15 +107,13 @@ class ExampleStream:
             plain(value, f"{self._where}: {name}_{place}")
             for name, value in zip("xy", item, strict=True)
         )
-        y = text_of(y)
         if y.ndim > 1 or (y.ndim and x.ndim > 1 and len(x) == len(y)):
             raise DataError(
                 f"{self._where}: y_{place}: expected the target of one example, got shape"
                 f" {y.shape}; yield one pair an example, or Batch(x, y) for many, also of one:"
                 " Batch(x[None], y[None])"
             )
-        if self._task == CLASSIFICATION and y.dtype.kind == "U":
-            y = self._numbered(y[None], self._row)[0]
+        y = self._numbered(y[None])[0]
         if self._pairs and (x.shape, y.shape) != (self._pairs[0][0].shape, self._pairs[0][1].shape):
             before = self._pairs[0][0].shape, self._pairs[0][1].shape
             raise DataError(
@@ -163,41 +158,31 @@ def batches_of(
 ) -> tuple[Iterator[Batch], tuple[str, ...] | None]:
     """Batches of these examples, and the names of their classes or labels.
 
-    The names are None where only the end of an iterator shows how many there are: `write_examples`
-    counts them then. Raises DataError beginning with `where` and the argument, also while the
-    batches are drawn.
+    The names are None where the numbers alone show how many there are: `write_examples` counts them
+    then. Raises DataError beginning with `where` and the argument, also while the batches are
+    drawn.
     """
     if task not in TASKS:
         raise DataError(f"{where}: task: expected {', '.join(TASKS)}, got {task!r:.60}")
     examples = _data(data, where)
     labels = _labels(examples.labels, where)
-    if is_stream(examples.x_train) or is_stream(examples.x_test):
-        return _streams(examples, task, labels, where), labels
-    x, y = _arrays(examples, where)
-    names, y = _targets(y, task, labels, where)
-    beside = {
-        name: (
-            None
-            if (column := getattr(examples, name)) is None
-            else _column(column, len(x["train"]), name, where)
-        )
-        for name in ("groups", "weights")
-    }
-    rows = {
-        part: max(
-            1,
-            min(
-                MOST_ROWS,
-                BATCH_BYTES // (example_bytes(plain(values[:1], where)) + example_bytes(y[part])),
-            ),
-        )
-        for part, values in x.items()
-    }
+    given = {"train": examples.x_train, "test": examples.x_test}
+    rows = 0
+    if any(map(is_stream, given.values())):
+        _refuse_half_a_stream(examples, given, where)
+    else:
+        arrays = _arrays(examples, where)
+        if labels is None and task == CLASSIFICATION:
+            labels = _text_classes(arrays, where)
+        given = {part: _cut(columns, f"{where}: x_{part}") for part, columns in arrays.items()}
+        rows = sum(len(columns["x"]) for columns in arrays.values())
+    number = numbering(labels) if labels else None
     batches = (
-        _cut(x[part], y[part], rows[part], beside if part == "train" else {}, f"{where}: x_{part}")
-        for part in ("train", "test")
+        ExampleStream(part, task, number, where).batches(stream)
+        for part, stream in given.items()
+        if stream is not None
     )
-    return Batches(chain.from_iterable(batches), sum(map(len, x.values()))), names
+    return Batches(chain.from_iterable(batches), rows), labels
 
 
 def _data(data: Any, where: str) -> Data:
@@ -258,108 +243,81 @@ def _sliced(values: Any, where: str) -> Any:
     return plain(values, where)
 
 
-def _arrays(examples: Data, where: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    x = {}
-    y = {}
-    for part in ("train", "test"):
-        name = f"{where}: x_{part}"
-        refuse_other_rows(
-            getattr(examples, f"x_{part}"), getattr(examples, f"y_{part}"), f"{name} and y_{part}"
-        )
-        x[part] = _sliced(getattr(examples, f"x_{part}"), name)
-        y[part] = plain(getattr(examples, f"y_{part}"), f"{where}: y_{part}")
-        if not x[part].shape:
+def _arrays(examples: Data, where: str) -> dict[str, dict[str, Any]]:
+    """Return x, y, groups and weights of each part, as long as each other. Raises DataError."""
+    parts: dict[str, dict[str, Any]] = {}
+    for part in PARTS:
+        x = getattr(examples, f"x_{part}")
+        columns = {"y": getattr(examples, f"y_{part}")}
+        if part == "train":
+            columns |= {"groups": examples.groups, "weights": examples.weights}
+        sliced = _sliced(x, f"{where}: x_{part}")
+        if not sliced.shape:
             raise DataError(
-                f"{name}: expected (examples, ...), got one {plain(x[part], name).dtype}; give an"
-                " array"
+                f"{where}: x_{part}: expected (examples, ...), got one"
+                f" {plain(sliced, where).dtype}; give an array"
             )
-        if not len(x[part]):
-            raise DataError(f"{name}: expected at least one example, got none; add some")
-        if not y[part].shape or len(y[part]) != len(x[part]):
-            actual = len(y[part]) if y[part].shape else "one value"
-            raise DataError(
-                f"{where}: y_{part}: expected {len(x[part])} targets, one for each example of"
-                f" x_{part}, got {actual}; give each example its target"
-            )
-    for beside in ("groups", "weights"):
-        refuse_other_rows(
-            examples.x_train, getattr(examples, beside), f"{where}: x_train and {beside}"
-        )
+        parts[part] = {"x": sliced}
+        for kind, values in columns.items():
+            if values is None:
+                continue
+            name = f"y_{part}" if kind == "y" else kind
+            refuse_other_rows(x, values, f"{where}: x_{part} and {name}")
+            column = text_of(plain(values, f"{where}: {name}"))
+            if not column.shape or len(column) != len(sliced):
+                actual = len(column) if column.shape else "one value"
+                raise DataError(
+                    f"{where}: {name}: expected {len(sliced)}"
+                    f" {'targets' if kind == 'y' else 'numbers'}, one for each example of x_{part},"
+                    f" got {actual}; give each its own"
+                )
+            parts[part][kind] = column
     refuse_other_columns(examples.x_train, examples.x_test, f"{where}: x_train and x_test")
-    expected = x["train"].shape[1:]
-    actual = x["test"].shape[1:]
-    if expected != actual:
+    expected, actual_shape = (columns["x"].shape[1:] for columns in parts.values())
+    if expected != actual_shape:
         raise DataError(
-            f"{where}: x_test: expected examples of shape {expected} as in x_train, got {actual};"
-            " give one shape"
+            f"{where}: x_test: expected examples of shape {expected} as in x_train, got"
+            f" {actual_shape}; give one shape"
         )
-    return x, y
+    return parts
 
 
-def _targets(
-    y: dict[str, NDArray[Any]], task: str, labels: tuple[str, ...] | None, where: str
-) -> tuple[tuple[str, ...] | None, dict[str, NDArray[Any]]]:
-    """Names of classes or labels, and targets as numbers."""
-    y = {part: text_of(values) for part, values in y.items()}
-    if task == CLASSIFICATION and y["train"].dtype.kind == "U":
-        names = labels or tuple(map(str, np.unique(y["train"])))
-        if labels is None:
-            refuse_missing(f"{where}: y_train", names)
-            refuse_alike(f"{where}: y_train", "labels", names)
-        return names, {
-            part: numbers_of(values, numbering(names), f"{where}: y_{part}")
-            for part, values in y.items()
-        }
-    for part, values in y.items():
-        if values.dtype.kind not in "fiub":
-            raise DataError(
-                f"{where}: y_{part}: expected numbers, got {values.dtype}; give numbers, or one"
-                " text an example"
-            )
-        y[part] = targets(values, f"{where}: y_{part}", 0, task, labels)
-    if task == CLASSIFICATION:
-        PositionsLook().take(y["train"]).refuse(f"{where}: y_train", labels)
-    if labels is not None or task == REGRESSION:
-        return labels or (), y
-    if task == CLASSIFICATION:
-        return (
-            numbered(
-                np.bincount(y["train"].reshape(-1)), np.bincount(y["test"].reshape(-1)), where
-            ),
-            y,
-        )
-    return tuple(map(str, range(y["train"].shape[1]))), y
+def _text_classes(arrays: dict[str, dict[str, Any]], where: str) -> tuple[str, ...] | None:
+    """Return the names of text classes, and make text of both parts; None where all are numbers.
+
+    Raises DataError.
+    """
+    y = arrays["train"]["y"]
+    if y.dtype.kind != "U":
+        return None
+    names = tuple(map(str, np.unique(y)))
+    refuse_missing(f"{where}: y_train", names)
+    refuse_alike(f"{where}: y_train", "labels", names)
+    arrays["test"]["y"] = arrays["test"]["y"].astype(str)
+    return names
 
 
-def _column(values: Any, rows: int, name: str, where: str) -> NDArray[Any]:
-    column = plain(values, f"{where}: {name}")
-    if column.shape != (rows,):
-        raise DataError(
-            f"{where}: {name}: expected {rows} numbers, one for each example of x_train, got "
-            f"{len(column) if column.ndim == 1 else f'shape {column.shape}'}; give each its own"
-        )
-    return column
-
-
-def _cut(
-    x: Any, y: NDArray[Any], rows: int, beside: Mapping[str, Any], where: str
-) -> Iterator[Batch]:
+def _cut(columns: Mapping[str, Any], where: str) -> Iterator[Batch]:
+    """Yield batches of some rows of arrays, or of files of arrays."""
+    x, y = columns["x"], columns["y"]
+    if not len(x):
+        return
+    size = example_bytes(plain(x[:1], where)) + example_bytes(y)
+    rows = max(1, min(MOST_ROWS, BATCH_BYTES // size))
     for start in range(0, len(x), rows):
-        cut = slice(start, start + rows)
-        columns = {name: values[cut] for name, values in beside.items() if values is not None}
-        yield Batch(plain(x[cut], where), y[cut], **columns, test="x_test" in where)
+        cut = {name: values[start : start + rows] for name, values in columns.items()}
+        yield Batch(**{**cut, "x": plain(cut["x"], where)})
 
 
-def _streams(
-    examples: Data, task: str, labels: tuple[str, ...] | None, where: str
-) -> Iterator[Batch]:
+def _refuse_half_a_stream(examples: Data, given: Mapping[str, Any], where: str) -> None:
+    """Raise DataError for what does not go with iterators, and for one that never ends."""
     for name in ("groups", "weights"):
         if getattr(examples, name) is not None:
             raise DataError(
                 f"{where}: {name}: expected none, because x is an iterator; yield Batch(x, y,"
                 f" {name}=...)"
             )
-    for part, x in (("train", examples.x_train), ("test", examples.x_test)):
+    for part, x in given.items():
         if x is not None and not is_stream(x):
             raise DataError(
                 f"{where}: x_{part}: expected an iterator as the other part is one; give both the"
@@ -370,14 +328,3 @@ def _streams(
                 f"{where}: x_{part}: expected an iterator that ends after each example came once,"
                 " got one that never ends; leave out repeat()"
             )
-    if labels:
-        number = numbering(labels)
-    else:
-        number = None
-
-    def batches() -> Iterator[Batch]:
-        for part, stream in (("train", examples.x_train), ("test", examples.x_test)):
-            if stream is not None:
-                yield from ExampleStream(part, task, number, where).batches(stream)
-
-    return batches()

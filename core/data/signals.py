@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.ground.plausible import (
-    MOST_OF_AN_AXIS,
-    acceleration_problem,
-    linear_problem,
-    magnetic_problem,
-    rotation_problem,
+    ACCELERATION_SIZE,
+    AXIS_SIZES,
+    LINEAR_SIZE,
+    MAGNETIC_SIZE,
+    ROTATION_SIZE,
 )
 
 TWO_WAY = "two-way"
@@ -44,10 +44,10 @@ KIND_UNITS: Mapping[str, str] = {
 """Quantities of a sensor of three axes, and the unit that its values have here."""
 
 SIZE_PROBLEMS: Mapping[str, Callable[[float], str | None]] = {
-    ACCELERATION: acceleration_problem,
-    ROTATION: rotation_problem,
-    LINEAR: linear_problem,
-    MAGNETIC: magnetic_problem,
+    ACCELERATION: ACCELERATION_SIZE.problem,
+    ROTATION: ROTATION_SIZE.problem,
+    LINEAR: LINEAR_SIZE.problem,
+    MAGNETIC: MAGNETIC_SIZE.problem,
 }
 """Functions by quantity, which say whether a mean magnitude can be one in its unit."""
 
@@ -131,7 +131,7 @@ class Signals:
         return {
             place: unit
             for place, (name, unit) in enumerate(zip(self.channels, self.units, strict=False))
-            if unit in MOST_OF_AN_AXIS and name not in of_sensors
+            if unit in AXIS_SIZES and name not in of_sensors
         }
 
     def known_facts(self) -> dict[str, Any]:

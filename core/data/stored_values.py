@@ -83,21 +83,50 @@ def refuse_other_columns(first: Any, second: Any, names: str) -> None:
 
 
 _MASKED = "has masked values; remove these examples, or give .filled(value)"
+_MORE = (
+    (
+        "magnitude units",
+        "has the unit {0.units!s:.40}; convert it to the unit you mean and give its .magnitude",
+    ),
+    ("toarray", "is sparse; give .toarray()"),
+    ("todense", "is sparse; give .todense()"),
+    ("dense_shape indices", "is sparse; give tf.sparse.to_dense of it"),
+    (
+        "row_splits to_tensor",
+        "is ragged; give .to_tensor(), which pads its rows, or cut them to one length",
+    ),
+    (
+        "dims coords data_vars",
+        "names its axes {dims}; give its .to_array(), transposed to (examples, ...), and of that"
+        " .values",
+    ),
+    ("dims coords", "names its axes {dims}; give its .values, transposed to (examples, ...)"),
+    ("detach device is_sparse!", "is sparse; give .to_dense()"),
+    ("detach device is_quantized!", "is quantized; give .dequantize()"),
+    ("detach device requires_grad!", "has a gradient; give .detach()"),
+    ("getpalette palette!", "has its colours in a palette; give .convert('RGB')"),
+)
+"""What objects carry beside their numbers, by attributes that they have, or that are true where
+there is a !; the first row that fits is said."""
 
 
 def _more(values: Any) -> str | None:
     """What an object carries beside its numbers, and what to give instead; None for a plain one."""
     if isinstance(values, np.ma.MaskedArray):
-        if np.ma.is_masked(values):
-            return _MASKED
-        return None
+        return _MASKED if np.ma.is_masked(values) else None
     if isinstance(values, np.ndarray):
         return _of_numpy(values)
-    for judge in (_of_units, _of_layout, _of_torch, _of_table, _of_image, _of_file):
-        wrong = judge(values)
-        if wrong is not None:
-            return wrong
-    return None
+    for attributes, text in _MORE:
+        if all(_has(values, name) for name in attributes.split()):
+            dims = _listed(values.dims) if "{dims}" in text else ""
+            return text.format(values, dims=dims)
+    return _of_torch(values) or _of_table(values) or _of_file(values)
+
+
+def _has(values: Any, name: str) -> bool:
+    if name.endswith("!"):
+        return bool(getattr(values, name[:-1], False))
+    return hasattr(values, name)
 
 
 def _of_numpy(values: NDArray[Any]) -> str | None:
@@ -114,43 +143,12 @@ def _of_numpy(values: NDArray[Any]) -> str | None:
     )
 
 
-def _of_units(values: Any) -> str | None:
-    if hasattr(values, "magnitude") and hasattr(values, "units"):
-        return (
-            f"has the unit {values.units!s:.40}; convert it to the unit you mean and give its"
-            " .magnitude"
-        )
-    return None
-
-
-def _of_layout(values: Any) -> str | None:
-    """Sparse, ragged and labelled ones."""
-    if hasattr(values, "toarray") or hasattr(values, "todense"):
-        return f"is sparse; give .{'toarray' if hasattr(values, 'toarray') else 'todense'}()"
-    if hasattr(values, "dense_shape") and hasattr(values, "indices"):
-        return "is sparse; give tf.sparse.to_dense of it"
-    if hasattr(values, "row_splits") and hasattr(values, "to_tensor"):
-        return "is ragged; give .to_tensor(), which pads its rows, or cut them to one length"
-    if hasattr(values, "dims") and hasattr(values, "coords"):
-        remedy = ".to_array(), transposed to (examples, ...), and of that .values"
-        if not hasattr(values, "data_vars"):
-            remedy = ".values, transposed to (examples, ...)"
-        return f"names its axes {_listed(values.dims)}; give its {remedy}"
-    return None
-
-
 def _of_torch(values: Any) -> str | None:
     if not hasattr(values, "detach") or not hasattr(values, "device"):
         return None
-    if getattr(values, "is_sparse", False):
-        return "is sparse; give .to_dense()"
-    if getattr(values, "is_quantized", False):
-        return "is quantized; give .dequantize()"
     device = getattr(values.device, "type", "cpu")
     if device != "cpu":
         return f"lies on {device}; give .detach().cpu()"
-    if getattr(values, "requires_grad", False):
-        return "has a gradient; give .detach()"
     if any(name is not None for name in getattr(values, "names", ())):
         return "names its axes; give .rename(None), with the examples first"
     return None
@@ -176,12 +174,6 @@ def _of_table(values: Any) -> str | None:
             f"has units ({named:.60}); convert it to the units you mean and give .to_numpy() of its"
             " numbers"
         )
-    return None
-
-
-def _of_image(values: Any) -> str | None:
-    if hasattr(values, "getpalette") and getattr(values, "mode", "") in ("P", "PA"):
-        return "has its colours in a palette; give .convert('RGB')"
     return None
 
 

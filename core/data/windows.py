@@ -18,7 +18,7 @@ from core.data.recordings import NO_SUBJECT, Cutting, one_class
 from core.data.signals import ACCELERATION, KIND_UNITS, SIZE_PROBLEMS, Sensor, Signals
 from core.data.split import MOST_SHOWN, HeldOut
 from core.ground.errors import DataError
-from core.ground.plausible import axis_problem, direction_problem
+from core.ground.plausible import AXIS_SIZES, direction_problem
 
 ODD_SHARE = 0.02
 LEAST_ODD = 2
@@ -113,7 +113,7 @@ class UnitsLook:
             size, direction, differences = (sums[1:] / sums[0]).tolist()
             if isinstance(measured, int):
                 unit = self._alone[measured]
-                wrong = axis_problem(size, unit)
+                wrong = AXIS_SIZES[unit].problem(size)
                 name = self._signals.channels[measured]
                 give = f"it in {unit}"
             else:

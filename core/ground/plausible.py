@@ -6,7 +6,7 @@ A judge of numbers alone: where they stand and what to do about them is said by 
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,53 +73,39 @@ def mean_magnitude(values: Any) -> float:
     return float(np.linalg.norm(vectors, axis=-1).mean())
 
 
-def acceleration_problem(magnitude: float) -> str | None:
-    """What is wrong with a mean total acceleration, in g; None for a plausible one."""
-    if magnitude == 0.0:
-        return "every acceleration is exactly 0: the sensor gave nothing"
-    least, most = PLAUSIBLE_G
-    if least <= magnitude <= most:
-        return None
-    return f"mean acceleration {magnitude:.3g} g, expected {least:g} to {most:g}; is the unit g?"
+class SizeRange(NamedTuple):
+    """What the mean length of a vector, or the mean size of an axis, can be in its unit."""
+
+    what: str
+    unit: str
+    least: float
+    most: float
+    of_zero: str = ""
+    """What is wrong where it is exactly 0; empty where that may be."""
+
+    def problem(self, size: float) -> str | None:
+        """Return what is wrong with this size; None for a plausible one."""
+        if size == 0.0 and self.of_zero:
+            return self.of_zero
+        if self.least <= size <= self.most:
+            return None
+        expected = f"at most {self.most:g}"
+        if self.least:
+            expected = f"{self.least:g} to {self.most:g}"
+        return f"{self.what} {size:.3g} {self.unit}, expected {expected}; is the unit {self.unit}?"
 
 
-def linear_problem(magnitude: float) -> str | None:
-    """What is wrong with a mean acceleration without gravity, in g; None for a plausible one."""
-    most = PLAUSIBLE_G[1]
-    if magnitude <= most:
-        return None
-    return f"mean acceleration {magnitude:.3g} g, expected at most {most:g}; is the unit g?"
-
-
-def magnetic_problem(magnitude: float) -> str | None:
-    """What is wrong with a mean magnetic field, in uT; None for a plausible one."""
-    if magnitude == 0.0:
-        return "every magnetic field is exactly 0: the sensor gave nothing"
-    least, most = PLAUSIBLE_UT
-    if least <= magnitude <= most:
-        return None
-    return f"mean field {magnitude:.3g} uT, expected {least:g} to {most:g}; is the unit uT?"
-
-
-MOST_OF_AN_AXIS = {"g": PLAUSIBLE_G[1], "rad/s": MOST_ROTATION, "uT": PLAUSIBLE_UT[1]}
-"""Mean size of one axis of a sensor, by the unit that is stated."""
-
-
-def axis_problem(size: float, unit: str) -> str | None:
-    """What is wrong with the mean size of one axis alone, in `unit`; None for a plausible one."""
-    most = MOST_OF_AN_AXIS[unit]
-    if size <= most:
-        return None
-    return f"mean size {size:.3g} {unit}, expected at most {most:g}; is the unit {unit}?"
-
-
-def rotation_problem(magnitude: float) -> str | None:
-    """What is wrong with a mean angular velocity, in rad/s; None for a plausible one."""
-    if magnitude == 0.0:
-        return "every rotation is exactly 0: no gyroscope"
-    if magnitude <= MOST_ROTATION:
-        return None
-    return (
-        f"mean rotation {magnitude:.3g} rad/s, expected at most {MOST_ROTATION:g}; is the unit"
-        " rad/s?"
-    )
+_NOTHING = "is exactly 0: the sensor gave nothing"
+ACCELERATION_SIZE = SizeRange(
+    "mean acceleration", "g", *PLAUSIBLE_G, f"every acceleration {_NOTHING}"
+)
+LINEAR_SIZE = SizeRange("mean acceleration", "g", 0.0, PLAUSIBLE_G[1])
+ROTATION_SIZE = SizeRange(
+    "mean rotation", "rad/s", 0.0, MOST_ROTATION, "every rotation is exactly 0: no gyroscope"
+)
+MAGNETIC_SIZE = SizeRange("mean field", "uT", *PLAUSIBLE_UT, f"every magnetic field {_NOTHING}")
+AXIS_SIZES = {
+    size.unit: SizeRange("mean size", size.unit, 0.0, size.most)
+    for size in (ACCELERATION_SIZE, ROTATION_SIZE, MAGNETIC_SIZE)
+}
+"""What one axis alone can have, by the unit that is stated."""

@@ -277,7 +277,7 @@ class Hhar(Reader):
     windows_are_cut = "here: within one person, device and activity, (`window_steps`, 3)"
     marker = None
     suffix = None
-    usual_names = HHAR_FILES[:1]
+    usual_names = (HHAR_FILES[0], "Activity recognition exp.zip")
     settings = ("window_steps", "window_stride", "groups", "split", "null_class", "bad_lines")
 
     @staticmethod

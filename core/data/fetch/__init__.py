@@ -1,37 +1,16 @@
 """Published recordings from where they are published.
 
-A fetch is checked, resumable and bounded; it knows no reader. Each set says where it lies, how
-large it is, and the hash that it must have.
+A fetch is checked, resumable and bounded; it knows no reader.
 
 The hashes are those that several public projects, independent of each other, state for these URLs;
 no machine of this project could ask the UCI repository itself. A file of another hash is refused,
 with both hashes in the message.
 """
 
-from dataclasses import dataclass
+from core.data.fetch.download import PublishedSet
 
 UCI = "https://archive.ics.uci.edu"
 MIB = 2**20
-
-
-@dataclass(frozen=True)
-class PublishedSet:
-    """One file at one URL.
-
-    `file` is the name that the search for recordings knows; `size` is exact, None where it is not
-    known; `most_bytes` bounds what is accepted; `member` is the one file that is taken out of the
-    archive, of at most `most_unpacked`.
-    """
-
-    name: str
-    url: str
-    file: str
-    most_bytes: int
-    sha256: str | None = None
-    size: int | None = None
-    member: str | None = None
-    most_unpacked: int = 0
-
 
 SETS = {
     published_set.name: published_set
@@ -56,11 +35,9 @@ SETS = {
         PublishedSet(
             "hhar",
             f"{UCI}/ml/machine-learning-databases/00344/Activity%20recognition%20exp.zip",
-            "Phones_accelerometer.csv",
+            "Activity recognition exp.zip",
             most_bytes=1536 * MIB,
             sha256="d4c0c53b195b523859bf71f5a349d164c7a604a321ff6b0972fbed6e03b46582",
-            member="Phones_accelerometer.csv",
-            most_unpacked=4096 * MIB,
         ),
     )
 }

@@ -1,11 +1,11 @@
 """What recordings hold, for a person: before windows are cut, and as a prepared data set.
 
-Counts, people, a few windows, the first line that is wrong: plain values, which nothing here draws.
+Counts, people, a few windows, the first line that is wrong: plain values as JSON has them, and the
+sections that a page and a terminal show of them.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from core.data.dataset import CLASSIFICATION, MULTILABEL, Dataset
 from core.data.recordings import NO_SUBJECT
 from core.data.signals import names_of
+from core.web.sections import Drawing, Drawings, Note, Section, Table
 
 MOST_GROUPS = 64
 MOST_CLASSES = 64
@@ -20,100 +21,32 @@ MOST_CHANNELS = 64
 MOST_STEPS = 4096
 AT_ONCE = 4096
 """Examples whose channels are summed at a time."""
+LONGEST_NAME = 48
+
+Facts: TypeAlias = dict[str, Any]
+"""Plain values by name, as `fab data show --json` has them."""
 
 
-@dataclass(frozen=True)
-class LabelCounts:
-    """One class or label: how many examples have it."""
-
-    label: str
-    train: int
-    test: int
-
-
-@dataclass(frozen=True)
-class GroupRow:
-    """One person, device or other group.
-
-    It has its number, its name if there is one, its part, and its examples by class.
-    """
-
-    number: int
-    name: str
-    part: str
-    examples: int
-    by_class: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class ChannelRow:
-    """One channel over all training examples or readings; without a known unit in the source's."""
-
-    name: str
-    unit: str
-    mean: float
-    deviation: float
-    least: float
-    most: float
-
-
-@dataclass(frozen=True)
-class DrawnWindow:
-    """One training window of a class, (steps, channels) as nested lists.
-
-    It is from the middle of those there are.
-    """
-
-    label: str
-    row: int
-    values: tuple[tuple[float, ...], ...]
-
-
-@dataclass(frozen=True)
-class Portrait:
-    """Everything that is shown of one data set."""
-
-    name: str
-    source: str
-    sha256: str
-    summary: str
-    folder: str
-    held_out_by: str
-    leak: str
-    note: str
-    signals: str
-    """The channels of windows, in words; empty for other examples."""
-    classes: tuple[LabelCounts, ...]
-    groups: tuple[GroupRow, ...]
-    groups_left_out: int
-    channels: tuple[ChannelRow, ...]
-    windows: tuple[DrawnWindow, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
-
-
-def portrait_of(dataset: Dataset, windows_per_class: int = 1) -> Portrait:
+def portrait_of(dataset: Dataset, windows_per_class: int = 1) -> Facts:
     """Return the portrait of a data set, with `windows_per_class` windows of every class."""
     classes = class_of_each(dataset)
     groups, left_out = group_rows(dataset, classes)
-    return Portrait(
-        name=dataset.name,
-        source=dataset.source,
-        sha256=dataset.source_sha256,
-        summary=dataset.summary(),
-        folder=str(dataset.folder),
-        held_out_by=dataset.held_out.by,
-        leak=dataset.held_out.leak,
-        note=dataset.held_out.note,
-        signals=dataset.signals.line() if dataset.holds_windows else "",
-        classes=class_rows(dataset),
-        groups=groups,
-        groups_left_out=left_out,
-        channels=channel_rows(dataset),
-        windows=drawn_windows(dataset, classes, windows_per_class) if classes is not None else (),
-    )
+    return {
+        "name": dataset.name,
+        "source": dataset.source,
+        "sha256": dataset.source_sha256,
+        "summary": dataset.summary(),
+        "folder": str(dataset.folder),
+        "held_out_by": dataset.held_out.by,
+        "leak": dataset.held_out.leak,
+        "note": dataset.held_out.note,
+        "signals": dataset.signals.line() if dataset.holds_windows else "",
+        "classes": class_rows(dataset),
+        "groups": groups,
+        "groups_left_out": left_out,
+        "channels": channel_rows(dataset),
+        "windows": [] if classes is None else drawn_windows(dataset, classes, windows_per_class),
+    }
 
 
 def class_of_each(dataset: Dataset) -> NDArray[np.int32] | None:
@@ -123,10 +56,10 @@ def class_of_each(dataset: Dataset) -> NDArray[np.int32] | None:
     return None
 
 
-def class_rows(dataset: Dataset) -> tuple[LabelCounts, ...]:
+def class_rows(dataset: Dataset) -> list[Facts]:
     """Count the examples of each class or label at every position; none of a regression."""
     if dataset.task not in (CLASSIFICATION, MULTILABEL):
-        return ()
+        return []
     values = np.asarray(dataset.target_values())
     part_values = values[: dataset.train_windows], values[dataset.train_windows :]
     if dataset.task == MULTILABEL:
@@ -135,15 +68,14 @@ def class_rows(dataset: Dataset) -> tuple[LabelCounts, ...]:
         width = len(dataset.labels)
         counts = [np.bincount(part.reshape(-1), minlength=width) for part in part_values]
     rows = zip(dataset.labels, *(part.tolist() for part in counts), strict=True)
-    return tuple(LabelCounts(*row) for row in rows)[:MOST_CLASSES]
+    named = [{"label": label, "train": train, "test": test} for label, train, test in rows]
+    return named[:MOST_CLASSES]
 
 
-def group_rows(
-    dataset: Dataset, classes: NDArray[np.int32] | None
-) -> tuple[tuple[GroupRow, ...], int]:
+def group_rows(dataset: Dataset, classes: NDArray[np.int32] | None) -> tuple[list[Facts], int]:
     """Return the first groups with their parts, and how many more there are.
 
-    There are none where the source names no groups.
+    A group is a person, a device or another one; there are none where the source names none.
     """
     subjects = dataset.subjects()
     names = dataset.held_out.groups
@@ -151,20 +83,19 @@ def group_rows(
     group_numbers = np.unique(subjects[subjects != NO_SUBJECT])
     for number in group_numbers[:MOST_GROUPS].tolist():
         examples = np.flatnonzero(subjects == number)
-        if classes is None:
-            by_class = ()
-        else:
+        by_class = []
+        if classes is not None:
             by_class = np.bincount(classes[examples], minlength=len(dataset.labels)).tolist()
         rows.append(
-            GroupRow(
-                number=number,
-                name=names[number] if number < len(names) else "",
-                part="train" if examples[0] < dataset.train_windows else "test",
-                examples=len(examples),
-                by_class=tuple(by_class)[:MOST_CLASSES],
-            )
+            {
+                "number": number,
+                "name": names[number] if number < len(names) else "",
+                "part": "train" if examples[0] < dataset.train_windows else "test",
+                "examples": len(examples),
+                "by_class": by_class[:MOST_CLASSES],
+            }
         )
-    return tuple(rows), len(group_numbers) - len(rows)
+    return rows, len(group_numbers) - len(rows)
 
 
 class ChannelFigures:
@@ -183,26 +114,30 @@ class ChannelFigures:
         self._least = np.minimum(self._least, values.min(axis=0))
         self._most = np.maximum(self._most, values.max(axis=0))
 
-    def rows(self, names: Sequence[str], units: Sequence[str]) -> tuple[ChannelRow, ...]:
-        """Return a row for each channel; none before the first reading."""
+    def rows(self, names: Sequence[str], units: Sequence[str]) -> list[Facts]:
+        """Return a row for each channel; none before the first reading.
+
+        A unit that is not known is empty: values are then in the source's own.
+        """
         if not self._count:
-            return ()
+            return []
         means, squares = self._sums / self._count
         deviations = np.sqrt(np.maximum(0.0, squares - means**2))
         figures = np.stack([means, deviations, self._least, self._most], axis=1).tolist()
-        return tuple(
-            ChannelRow(name, unit, *row)
+        heads = "name", "unit", "mean", "deviation", "least", "most"
+        return [
+            dict(zip(heads, (name, unit, *row), strict=True))
             for name, unit, row in zip(names, units, figures, strict=True)
-        )
+        ]
 
 
-def channel_rows(dataset: Dataset) -> tuple[ChannelRow, ...]:
+def channel_rows(dataset: Dataset) -> list[Facts]:
     """Return the last axis of the training examples.
 
     It is empty where examples are single numbers or have many channels.
     """
     if not dataset.input_shape or dataset.input_shape[-1] > MOST_CHANNELS:
-        return ()
+        return []
     width = dataset.input_shape[-1]
     windows = dataset.windows()[: dataset.train_windows]
     figures = ChannelFigures(width)
@@ -214,87 +149,116 @@ def channel_rows(dataset: Dataset) -> tuple[ChannelRow, ...]:
 
 def drawn_windows(
     dataset: Dataset, classes: NDArray[np.int32], windows_per_class: int
-) -> tuple[DrawnWindow, ...]:
+) -> list[Facts]:
     """Return `windows_per_class` training windows of every class, evenly spaced among them.
 
-    It is empty where examples are no windows.
+    Values are (steps, channels). It is empty where examples are no windows.
     """
     shape = dataset.input_shape
     if len(shape) != 2 or shape[1] > MOST_CHANNELS or shape[0] > MOST_STEPS:
-        return ()
+        return []
     windows = dataset.windows()
     drawings = []
     for number, label in enumerate(dataset.labels[:MOST_CLASSES]):
         row_numbers = np.flatnonzero(classes[: dataset.train_windows] == number)
         for turn in range(min(windows_per_class, len(row_numbers))):
             row = int(row_numbers[(2 * turn + 1) * len(row_numbers) // (2 * windows_per_class)])
-            values = np.asarray(windows[row], np.float64)
-            drawings.append(DrawnWindow(label, row, tuple(tuple(step) for step in values.tolist())))
-    return tuple(drawings)
+            values = np.asarray(windows[row], np.float64).tolist()
+            drawings.append({"label": label, "row": row, "values": values})
+    return drawings
 
 
-@dataclass(frozen=True)
-class SessionLook:
-    """One session: its readings a second over its time, in some equal parts.
-
-    pauses: how often no reading came for longer than windows bridge; longest_pause in seconds.
-    unordered: readings with the time of the one before, or an older one.
-    """
-
-    person: str
-    session: str
-    readings: int
-    seconds: float
-    hertz: float
-    pauses: int
-    longest_pause: float
-    unordered: int
-    rates: tuple[float, ...]
-
-    @property
-    def name(self) -> str:
-        """Person and session."""
-        return f"{self.person} {self.session}".strip()
-
-
-@dataclass(frozen=True)
-class LabelLook:
-    """One class: its readings, about how long they took, and of how many people they are."""
-
-    label: str
-    readings: int
-    seconds: float
-    people: int
+CHANNEL_COLUMNS = (
+    ("channel", "{name}"),
+    ("unit", "{unit}"),
+    ("mean", "{mean:.3g}"),
+    ("deviation", "{deviation:.3g}"),
+    ("least", "{least:.3g}"),
+    ("most", "{most:.3g}"),
+)
+LABEL_COLUMNS = (
+    ("class", "{label}"),
+    ("readings", "{readings:,}"),
+    ("seconds", "{seconds:.1f}"),
+    ("people", "{people}"),
+)
+SESSION_COLUMNS = (
+    ("session", "{name}"),
+    ("readings", "{readings:,}"),
+    ("seconds", "{seconds:.1f}"),
+    ("Hz", "{hertz:.4g}"),
+    ("pauses", "{pauses:,}"),
+    ("longest", "{longest_pause:.2f} s"),
+    ("unordered", "{unordered:,}"),
+)
+CLASS_COLUMNS = (("class", "{label}"), ("train", "{train:,}"), ("test", "{test:,}"))
 
 
-@dataclass(frozen=True)
-class Excerpt:
-    """The first seconds of a class: (readings, channels), in the units of windows."""
+def recording_sections(found: Facts) -> Iterator[Section]:
+    """Yield what there is to show of recordings before windows are cut."""
+    read = "all" if found["is_whole"] else "the first"
+    counts = f"{found['title']}: recordings: {found['files']:,}, readings: {found['readings']:,}"
+    yield Note(", ".join(filter(None, [f"{counts} ({read})", found["left_out"]])))
+    yield from (Note(problem, "LOOKS WRONG") for problem in found["wrong"])
+    yield from (Note(question, "ASKED") for question in found["asked"])
+    yield Table("Recorded", LABEL_COLUMNS, found["labels"], "readings")
+    sessions = [{**row, "name": _end_of(session_name(row))} for row in found["sessions"]]
+    left_out = found["sessions_left_out"]
+    yield Table("Sessions", SESSION_COLUMNS, sessions, rows_left_out=left_out)
+    yield Table("Readings", CHANNEL_COLUMNS, found["channels"])
+    rates = [
+        Drawing(row["name"], np.array(row["rates"])[:, None], ["readings a second"], [""], 0.0)
+        for row in sessions
+        if row["rates"]
+    ]
+    yield Drawings("Rate over time, in readings a second", rates)
+    excerpts = [
+        _drawing((_end_of(row["whose"]), f"{row['seconds']:.1f} s"), row, found)
+        for row in found["excerpts"]
+    ]
+    yield Drawings("Some seconds of each class", excerpts)
 
-    label: str
-    whose: str
-    seconds: float
-    values: tuple[tuple[float, ...], ...]
+
+def window_sections(found: Facts) -> Iterator[Section]:
+    """Yield what there is to show of a prepared data set, which `portrait_of` returned."""
+    yield Note(f"{found['source']}: {found['summary']}")
+    yield Note(f"SHA-256 {found['sha256']}")
+    if found["note"]:
+        yield Note(found["note"])
+    if found["leak"]:
+        yield Note(found["leak"], "LEAK")
+    if found["signals"]:
+        yield Note(f"channels: {found['signals']}")
+    classes = [{**row, "count": row["train"] + row["test"]} for row in found["classes"]]
+    yield Table("Classes", CLASS_COLUMNS, classes, "count")
+    columns = [
+        (found["held_out_by"] or "group", "{called}"),
+        ("part", "{part}"),
+        ("examples", "{examples:,}"),
+    ]
+    groups = [
+        {**row, "called": f"{row['number']} {row['name']}".strip()} for row in found["groups"]
+    ]
+    if groups and groups[0]["by_class"]:
+        columns += [(row["label"], f"{{by_class[{at}]}}") for at, row in enumerate(classes)]
+    yield Table("Groups", columns, groups, rows_left_out=found["groups_left_out"])
+    yield Table("Channels", CHANNEL_COLUMNS, found["channels"])
+    windows = [_drawing((f"training window {row['row']}",), row, found) for row in found["windows"]]
+    yield Drawings("Windows", windows)
 
 
-@dataclass(frozen=True)
-class RecordingLook:
-    """All that is shown of recordings."""
+def session_name(row: Facts) -> str:
+    """Return person and session."""
+    return f"{row['person']} {row['session']}".strip()
 
-    title: str
-    channels: tuple[ChannelRow, ...]
-    files: int
-    readings: int
-    is_whole: bool
-    sessions: tuple[SessionLook, ...]
-    sessions_left_out: int
-    labels: tuple[LabelLook, ...]
-    excerpts: tuple[Excerpt, ...]
-    left_out: str
-    wrong: tuple[str, ...]
-    asked: tuple[str, ...]
-    """Questions that only a person answers."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
+def _drawing(about: Sequence[str], row: Facts, found: Facts) -> Drawing:
+    names, units = ([channel[key] for channel in found["channels"]] for key in ("name", "unit"))
+    title = ", ".join(filter(None, (row["label"], *about)))
+    return Drawing(title, np.asarray(row["values"]), names, units)
+
+
+def _end_of(name: str) -> str:
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"...{name[3 - LONGEST_NAME :]}"

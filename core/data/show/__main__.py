@@ -21,15 +21,15 @@ from core.data.described.known_formats import BESIDE, described, open_questions
 from core.data.described.members import MOST_MEMBERS, Member, members_of
 from core.data.described.session_rows import fits
 from core.data.prepare import prepare
-from core.data.show import Portrait, RecordingLook, portrait_of
+from core.data.show import Facts, portrait_of, recording_sections, window_sections
 from core.data.show.draft import Draft, draft_of
 from core.data.show.recording import look_at_recordings, named_lines
-from core.data.show.sections import aligned_lines, page_of, terminal_lines
 from core.data.source import DESCRIBED, PROJECT_ROOT, SYNTHETIC, Source, find_source
 from core.ground.errors import ClusterError, DataError, ExitCode
 from core.ground.files import atomic_write, prepared_folder, user_cache
 from core.logs import say, say_json
 from core.logs.bars import bar
+from core.web.sections import Section, aligned_lines, page_of, terminal_lines
 
 
 @dataclass(frozen=True)
@@ -170,39 +170,41 @@ def _parser() -> argparse.ArgumentParser:
 
 def _show(command_line: argparse.Namespace, choice: ChosenSource) -> int:
     """Show recordings, and what is wrong with windows of them. Raises ClusterError."""
-    recording_summary = _look(command_line, choice)
-    portrait = None
+    recordings = _look(command_line, choice)
+    windows = None
     problem = None
     try:
-        portrait = _portrait(command_line, choice)
+        windows = _portrait(command_line, choice)
     except DataError as refusal:
-        if recording_summary is None:
+        if recordings is None:
             raise
         problem = refusal
+    sections: list[Section] = []
+    title = "recordings"
+    found: Facts = {}
+    if windows is not None:
+        found |= windows
+    if recordings is not None:
+        found |= {"format": choice.format, "recordings": recordings}
+        sections += recording_sections(recordings)
+        title = recordings["title"]
+    if windows is not None:
+        sections += window_sections(windows)
+        title = windows["name"]
+    if problem is not None:
+        found["problem"] = str(problem)
     if command_line.out is not None:
-        atomic_write(
-            command_line.out, page_of(portrait, recording_summary).encode(), "give another --out"
-        )
+        atomic_write(command_line.out, page_of(title, sections).encode(), "give another --out")
     if command_line.json:
-        windows_document = {} if portrait is None else portrait.to_json()
-        recordings_document = (
-            {}
-            if recording_summary is None
-            else {"format": choice.format, "recordings": recording_summary.to_json()}
-        )
-        say_json(
-            {
-                **windows_document,
-                **recordings_document,
-                **({"problem": str(problem)} if problem else {}),
-            }
-        )
+        say_json(found)
     else:
-        encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
-        if choice.source is not None and recording_summary is not None:
+        if choice.source is not None and recordings is not None:
             say(choice.source.why)
-        for line in terminal_lines(portrait, recording_summary, blocks=encoding.startswith("utf")):
+        encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
+        for line in terminal_lines(sections, blocks=encoding.startswith("utf")):
             say(line)
+        if windows is not None:
+            say(f"\nprepared in {windows['folder']}")
         if command_line.out is not None:
             say(f"page: {command_line.out}")
     if problem is None:
@@ -211,7 +213,7 @@ def _show(command_line: argparse.Namespace, choice: ChosenSource) -> int:
     return int(problem.exit_code)
 
 
-def _look(command_line: argparse.Namespace, choice: ChosenSource) -> RecordingLook | None:
+def _look(command_line: argparse.Namespace, choice: ChosenSource) -> Facts | None:
     """Return what described recordings hold; None for others. Raises DataError."""
     source = choice.source
     if source is None or source.path is None or source.kind != DESCRIBED:
@@ -225,7 +227,7 @@ def _look(command_line: argparse.Namespace, choice: ChosenSource) -> RecordingLo
     )
 
 
-def _portrait(command_line: argparse.Namespace, choice: ChosenSource) -> Portrait | None:
+def _portrait(command_line: argparse.Namespace, choice: ChosenSource) -> Facts | None:
     """Return what the windows hold; None where no path says whose they are. Raises DataError."""
     if not choice.is_labelled:
         return None

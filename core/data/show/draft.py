@@ -1,14 +1,17 @@
 """A draft of a format for recordings that no known format fits: what their figures prove.
 
-What a person must decide stands there as a key without a value, with `# ?` and the question.
+`draft.yaml.j2` is its text. What a person must decide stands there as a key without a value, with
+`# ?` and the question.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
+from jinja2 import Environment, StrictUndefined
 
 from core.data.described.column_looks import (
     DOUBLED,
@@ -26,7 +29,6 @@ from core.data.described.text_rows import LACKING
 MOST_FILES = 48
 """Files that are looked at, evenly among all."""
 MOST_NAMED = 4
-UNITS_ASKED = "g, m/s2, mg, rad/s, deg/s, uT, mT, gauss or none"
 MOST_WINDOW_HZ = 1000.0
 ALIKE = 0.05
 """Rates that differ by less are one."""
@@ -50,6 +52,11 @@ class _Kind:
     @property
     def vectors(self) -> Mapping[str, Sequence[ColumnLook]]:
         return triples([column for column in self.columns if not column.is_time])
+
+    @property
+    def vector_columns(self) -> set[str]:
+        """The names of the columns of all vectors."""
+        return {column.name for columns in self.vectors.values() for column in columns}
 
     @property
     def are_in_lines(self) -> bool:
@@ -101,57 +108,52 @@ def draft_of(named: str, members: Sequence[Member]) -> Draft | None:
     described = kinds[:1]
     if len(sensors) > 1 or is_in_document:
         described = sensors
-    lines = list(_lines(named, members, described, kinds))
-    columns = [column for kind in described for column in kind.columns]
-    return Draft("\n".join(lines) + "\n", columns)
-
-
-def _lines(
-    named: str,
-    members: Sequence[Member],
-    described: Sequence[_Kind],
-    kinds: Sequence[_Kind],
-) -> Iterator[str]:
-    yield f"# A draft for {_comment(named)}: write a value before each `# ?`; docs/recordings.md"
-    yield "# has the keys. Samples and figures are of the beginnings of the files."
-    paths = [member.name for member in members]
-    yield f"# Paths are such as {_comment(', '.join(paths[:MOST_NAMED]))}."
-    first = described[0].first
-    other_files = [kind.first.member.name for kind in kinds if kind not in described]
-    if other_files:
-        yield f"# Files of another form: {_comment(', '.join(other_files[:MOST_NAMED]))}."
-    is_in_document = described[0].are_in_lines
-    is_in_turn = described[0].is_in_turn
     has_sensors = is_in_document or len(described) > 1
-    yield from _files(described, other_files, by_path=has_sensors and not is_in_document)
-    format_sections = dict(first.format_sections)
-    if is_in_turn:
-        format_sections["text"] = {**format_sections.get("text", {}), "in_turn": True}
-    for key, value in format_sections.items():
-        if value or key == "json":
-            yield f"{key}: {json.dumps(value, ensure_ascii=False)}"
-    yield from (f"# {_comment(note)}" for kind in described for note in kind.first.notes)
-    for column in (column for kind in described for column in kind.columns if column.stray_words):
-        stray_words = ", ".join(map(_quoted, column.stray_words))
-        yield f"# {_comment(column.name)} has words among its numbers: {stray_words}; see `missing`"
-    yield from _time(described)
-    channels = [
-        line
-        for kind in described
-        for line in _channels(kind, kind.first.sensor if has_sensors else None, is_in_turn)
-    ]
-    if channels:
-        yield "channels:"
-        yield from channels
-    else:
-        yield "channels:  # ? no column but the time has numbers; write the readings as such"
-    yield from _who_and_what(described[0])
+    other_files = [kind.first.member.name for kind in kinds if kind not in described]
+    columns = [column for kind in described for column in kind.columns]
+    text = _template().render(
+        named=named,
+        paths=[member.name for member in members[:MOST_NAMED]],
+        other_files=other_files[:MOST_NAMED],
+        files=_files(described, other_files, by_path=has_sensors and not is_in_document),
+        sections=_sections(described[0]),
+        notes=[note for kind in described for note in kind.first.notes],
+        columns=columns,
+        time=_time(described),
+        channels=[
+            list(_channels(kind, has_sensors=has_sensors, is_in_turn=described[0].is_in_turn))
+            for kind in described
+        ],
+        who=_who_and_what(described[0]),
+    )
+    return Draft(text, columns)
+
+
+def _template() -> Any:
+    drafts = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    drafts.filters |= {"quoted": _quoted, "comment": _comment}
+    text = Path(__file__).with_name("draft.yaml.j2").read_text(encoding="utf-8")
+    return drafts.from_string(text)
+
+
+def _sections(kind: _Kind) -> Mapping[str, str]:
+    """Return what says how the files are written, by key, as YAML has it on one line."""
+    sections = dict(kind.first.format_sections)
+    if kind.is_in_turn:
+        sections["text"] = {**sections.get("text", {}), "in_turn": True}
+    return {
+        key: json.dumps(value, ensure_ascii=False)
+        for key, value in sections.items()
+        if value or key == "json"
+    }
 
 
 def _files(
     described: Sequence[_Kind], other_files: Sequence[str], *, by_path: bool
-) -> Iterator[str]:
-    """Yield the pattern of the files, where their names leave one alone."""
+) -> Mapping[str, Any]:
+    """Return the pattern of the files, where their names leave one alone, or what is asked."""
     paths = [
         (PurePosixPath(sheet.member.name), sheet) for kind in described for sheet in kind.sheets
     ]
@@ -159,72 +161,52 @@ def _files(
     endings = {path.suffix for path, _ in paths}
     if by_path:
         names = {path.name.replace(sheet.sensor, "{sensor}", 1) for path, sheet in paths}
+    pattern = None
     if len(names) == 1:
-        yield f"files: {_quoted(names.pop())}"
-    elif by_path:
-        yield f"files:  # ? a pattern of the paths, with {{sensor}}; {_comment(min(names))}"
-    elif len(endings) > 1 or any(name.endswith(min(endings)) for name in other_files):
-        yield "files:  # ? a pattern of the paths of these readings alone"
-    else:
-        yield f"files: {_quoted('*' + endings.pop())}"
+        pattern = min(names)
+    elif not by_path and len(endings) == 1:
+        ending = min(endings)
+        pattern = f"*{ending}"
+        if any(name.endswith(ending) for name in other_files):
+            pattern = None
+    return {"pattern": pattern, "by_path": by_path, "first": min(names)}
 
 
-def _time(described: Sequence[_Kind]) -> Iterator[str]:
-    times = described[0].times
-    yield "time:"
+def _time(described: Sequence[_Kind]) -> Mapping[str, Any]:
+    """Return the columns that rise as times do, their forms, and the rates that are found."""
+    first = described[0]
+    times = first.times
     stated = {sheet.hertz for kind in described for sheet in kind.sheets}
-    if not times and len(stated) == 1 and None not in stated:
-        yield f"  hertz: {stated.pop():.6g}  # the rate that the files say"
-        return
     if not times:
-        falling = [column.name for column in described[0].columns if column.falls]
-        turn = ""
-        if falling:
-            turn = f"; {_comment(falling[0])} falls: write the oldest reading first"
-        yield f"  hertz:  # ? readings a second; no column rises as times do{turn}"
-        return
-    if len(times) == 1:
-        both = _dated(described[0].columns, times[0])
-        names = ", ".join(_quoted(column.name) for column in both)
-        if len(both) > 1:
-            names = f"[{names}]"
-            times = [replace(times[0], patterns=_joined(both))]
-        yield f"  column: {names}  # {_comment(times[0].line)}"
-    else:
-        several = "; ".join(f"{column.line} in {' or '.join(column.units)}" for column in times)
-        yield f"  column:  # ? one of {_comment(several)}"
+        falling = [column.name for column in first.columns if column.falls]
+        rate = stated.pop() if len(stated) == 1 else None
+        return {"stated": rate, "falling": falling, "times": []}
+    columns: Sequence[ColumnLook] = ()
     patterns = times[0].patterns
-    if len(times) == 1 and patterns:
-        several = " or ".join(map(_quoted, patterns))
-        yield f"  pattern: {' # ? ' if len(patterns) > 1 else ''}{several}"
-    elif len(times) == 1 and len(times[0].units) == 1:
-        yield f"  unit: {times[0].units[0]}"
-    else:
-        yield "  unit:  # ? of that column: s, ms, us, ns or iso"
-    has_sources = any(column.is_source for column in described[0].columns)
-    are_several = has_sources or described[0].is_in_turn
-    if times[0].doubles > DOUBLED and not are_several:
-        yield (
-            f"  spread:  # ? {times[0].doubles:.0%} of readings have the time of the one before:"
-            " true if they follow it; else write another time"
-        )
+    if len(times) == 1:
+        columns = _dated(first.columns, times[0])
+        if len(columns) > 1:
+            patterns = _joined(columns)
+    is_of_several = any(column.is_source for column in first.columns) or first.is_in_turn
     rates = [
         column.hertz
-        for kind in described[:1]
-        for sheet in kind.sheets
+        for sheet in first.sheets
         for column in columns_of(sheet)
-        if column.name == times[0].name and column.hertz is not None and not are_several
+        if column.name == times[0].name and column.hertz is not None and not is_of_several
     ]
-    middle = 0.0
-    if rates:
-        middle = sorted(rates)[len(rates) // 2]
-    if rates and max(rates) - min(rates) <= ALIKE * min(rates) and middle <= MOST_WINDOW_HZ:
-        yield f"  hertz: {round(middle)}  # found: {middle:.4g} readings a second"
-    else:
-        rate_hint = ""
-        if rates:
-            rate_hint = f"; found: {min(rates):.4g} to {max(rates):.4g}"
-        yield f"  hertz:  # ? the rate of the windows{rate_hint}"
+    middle = sorted(rates)[len(rates) // 2] if rates else None
+    if middle is not None:
+        is_one = max(rates) - min(rates) <= ALIKE * min(rates)
+        if not is_one or middle > MOST_WINDOW_HZ:
+            middle = None
+    return {
+        "times": times,
+        "columns": [column.name for column in columns],
+        "patterns": patterns,
+        "is_doubled": times[0].doubles > DOUBLED and not is_of_several,
+        "hertz": middle,
+        "rates": rates,
+    }
 
 
 def _dated(columns: Sequence[ColumnLook], time: ColumnLook) -> Sequence[ColumnLook]:
@@ -242,76 +224,46 @@ def _joined(both: Sequence[ColumnLook]) -> Sequence[str]:
     return patterns_of(" ".join(column.samples[0] for column in both))
 
 
-def _channels(kind: _Kind, sensor: str | None, is_in_turn: bool) -> Iterator[str]:
-    of_sensor = ""
-    prefix = ""
-    if sensor is not None:
-        of_sensor = f"\n    sensor: {_quoted(sensor)}"
-        prefix = f"{sensor.lower()}_"
-    vectors = kind.vectors
-    for name, columns in vectors.items():
-        listed = ", ".join(_quoted(column.name) for column in columns)
+def _channels(kind: _Kind, *, has_sensors: bool, is_in_turn: bool) -> Iterator[Mapping[str, Any]]:
+    """Yield the vectors of a kind of file, and its single columns, which are noted beside them."""
+    sensor = kind.first.sensor if has_sensors else None
+    prefix = f"{sensor.lower()}_" if sensor is not None else ""
+    for name, columns in kind.vectors.items():
         channel_name = f"{prefix}{name}".removesuffix("_xyz")
-        if is_in_turn:
-            of_sensor = f"\n    sensor: {_quoted(channel_name)}"
-        yield f"  - name: {_quoted(channel_name)}\n    columns: [{listed}]{of_sensor}"
-        yield from _unit(columns[0].name, f"mean length {length_of(columns):.4g}")
-    vector_columns = {column.name for columns in vectors.values() for column in columns}
-    single_columns = [
-        column
-        for column in kind.columns
-        if column.numbers is not None
-        and not column.is_time
-        and column.name not in {"", *vector_columns}
-    ]
-    for column in single_columns:
-        entry = f"{{name: {_quoted(column.name)}, columns: {_quoted(column.name)}, unit: none}}"
-        if vectors:
-            yield f"  # - {entry}  # {_comment(column.line)}"
+        yield {
+            "name": channel_name,
+            "columns": columns,
+            "sensor": channel_name if is_in_turn else sensor,
+            "unit": unit_in(columns[0].name),
+            "figures": f"mean length {length_of(columns):.4g}",
+        }
+    vector_columns = kind.vector_columns
+    for column in kind.columns:
+        if column.numbers is None or column.is_time or column.name in {"", *vector_columns}:
             continue
-        channel_name = _quoted(f"{prefix}{column.name}")
-        yield f"  - name: {channel_name}\n    columns: {_quoted(column.name)}{of_sensor}"
-        yield from _unit(column.name, f"values such as {', '.join(column.samples)}")
-    if single_columns and not vectors:
-        yield '  # Three axes of one sensor are one channel: columns: ["2", "3", "4"]'
+        yield {
+            "is_noted": bool(vector_columns),
+            "name": f"{prefix}{column.name}",
+            "columns": [column],
+            "sensor": sensor,
+            "unit": unit_in(column.name),
+            "figures": f"values such as {', '.join(column.samples)}",
+        }
 
 
-def _unit(name: str, figures: str) -> Iterator[str]:
-    stated = unit_in(name)
-    if stated is not None:
-        yield f"    unit: {stated}  # {figures}"
-    else:
-        yield f"    unit:  # ? {UNITS_ASKED}; {_comment(figures)}"
-
-
-def _who_and_what(kind: _Kind) -> Iterator[str]:
-    vector_columns = {column.name for columns in kind.vectors.values() for column in columns}
-    sources = ", ".join(column.line for column in kind.columns if column.is_source)
-    if sources:
-        yield "session:"
-        yield (
-            f"  column:  # ? the device that a reading is of: {_comment(sources)}; of sensors give"
-            " text.sensor it, and null here"
-        )
-    label_columns = [
+def _who_and_what(kind: _Kind) -> Mapping[str, Any]:
+    """Return the columns that may say the device, the label and the person, and an ending."""
+    paths = [PurePosixPath(sheet.member.name) for sheet in kind.sheets]
+    example = None
+    if len({path.parent for path in paths}) > 1 and len({path.name for path in paths}) > 1:
+        example = paths[0].suffix
+    labels = [
         column.line
         for column in kind.columns
-        if column.may_say_what and not column.is_time and column.name not in vector_columns
+        if column.may_say_what and not column.is_time and column.name not in kind.vector_columns
     ]
-    if label_columns:
-        hint = f"{', '.join(label_columns)}; or null"
-    else:
-        hint = "no column says it; null"
-    paths = [PurePosixPath(sheet.member.name) for sheet in kind.sheets]
-    example = ""
-    if len({path.parent for path in paths}) > 1 and len({path.name for path in paths}) > 1:
-        example = f', such as "{{person}}/{{label}}{_comment(paths[0].suffix)}"'
-    for key, what, also in (
-        ("label", "what was done", ""),
-        ("person", "who was recorded", ", or `name` for one person"),
-    ):
-        yield f"{key}:"
-        yield f"  column:  # ? {what}: {_comment(hint)}, with {{{key}}} in files{example}{also}"
+    sources = [column.line for column in kind.columns if column.is_source]
+    return {"sources": sources, "labels": labels, "example": example}
 
 
 def _quoted(word: str) -> str:

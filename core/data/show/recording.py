@@ -8,7 +8,7 @@ import math
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -23,14 +23,7 @@ from core.data.described.session_rows import places_by, rows_of
 from core.data.described.sessions import Judge, places_of
 from core.data.described.text_rows import Damage, Rows
 from core.data.intake import SPARSE
-from core.data.show import (
-    ChannelFigures,
-    ChannelRow,
-    Excerpt,
-    LabelLook,
-    RecordingLook,
-    SessionLook,
-)
+from core.data.show import ChannelFigures, Facts, session_name
 from core.ground.errors import DataError
 from core.ground.plausible import times_problem
 
@@ -38,55 +31,40 @@ OTHER_RATE = 1.25
 """A rate that differs by this factor from the windows' is said."""
 
 
-def rate_problems(form: RecordingFormat, sessions: Sequence[SessionLook]) -> Iterator[str]:
-    """Yield what is wrong with the times of sessions, and with their rate for the windows."""
-    problems_by_key: dict[str, dict[str, str]] = {}
+def rate_looks(windows: float | None, sessions: Sequence[Facts]) -> Iterator[tuple[bool, str]]:
+    """Yield what the times of sessions have wrong, and what is asked of their rate.
+
+    Windows have so many readings a second, None where nothing says it. Of the sessions that have
+    the same wrong the first is named; the bool says whether it is wrong.
+    """
+    found: dict[tuple[bool, str], list[str]] = defaultdict(list)
     for session in sessions:
-        session_name = session.name
-        if session.readings > 2 and 2 * session.unordered > session.readings:
-            problem = "most readings have the time of the one before or an older one"
-            problems_by_key.setdefault("time.column", {})[session_name] = problem
-        elif session.hertz:
-            wrong = times_problem(1.0 / session.hertz)
-            key, problem = "time.unit", wrong or ""
-            if wrong is None:
-                key, problem = "time.hertz", _rate_problem(form.time.hertz, session.hertz)
-            if problem:
-                problems_by_key.setdefault(key, {})[session_name] = problem
-    for key, problems in problems_by_key.items():
-        yield _first_of(key, problems)
+        is_wrong, key, words = _rate_look(windows, session)
+        if words:
+            found[is_wrong, key].append(f"{key}: {session_name(session)}: {words}")
+    for (is_wrong, _), lines in found.items():
+        also = f" (and {len(lines) - 1} other sessions)" if len(lines) > 1 else ""
+        yield is_wrong, f"{lines[0]}{also}"
 
 
-def rate_questions(form: RecordingFormat, sessions: Sequence[SessionLook]) -> Iterator[str]:
-    """Yield whether another rate than the recordings' is meant."""
-    windows = form.time.hertz
-    if windows is None:
-        return
-    questions = {
-        session.name: (f"about {session.hertz:.3g} readings a second, which become {windows:g}")
-        for session in sessions
-        if session.hertz >= windows / SPARSE
-        and not 1 / OTHER_RATE <= session.hertz / windows <= OTHER_RATE
-        and times_problem(1.0 / session.hertz) is None
-    }
-    if questions:
-        yield _first_of("time.hertz", questions)
-
-
-def _rate_problem(windows: float | None, recorded_hertz: float) -> str:
-    if windows is not None and recorded_hertz < windows / SPARSE:
-        return (
-            f"about {recorded_hertz:.3g} readings a second, too few for windows of {windows:g}: set"
-            " jobs.train.data.sampling_hz"
-        )
-    return ""
-
-
-def _first_of(name: str, problems: Mapping[str, str]) -> str:
-    """Return the first of several problems, and how many others there are."""
-    session_name, wrong = next(iter(problems.items()))
-    also = f" (and {len(problems) - 1} other sessions)" if len(problems) > 1 else ""
-    return f"{name}: {session_name}: {wrong}{also}"
+def _rate_look(windows: float | None, session: Facts) -> tuple[bool, str, str]:
+    """Return whether times are wrong, the key of the format that says them, and the words."""
+    hertz = session["hertz"]
+    if session["readings"] > 2 and 2 * session["unordered"] > session["readings"]:
+        problem = "most readings have the time of the one before or an older one"
+        return True, "time.column", problem
+    if not hertz:
+        return True, "", ""
+    problem = times_problem(1.0 / hertz) or ""
+    if problem or windows is None:
+        return True, "time.unit", problem
+    found = f"about {hertz:.3g} readings a second"
+    if hertz < windows / SPARSE:
+        remedy = f"too few for windows of {windows:g}: set jobs.train.data.sampling_hz"
+        return True, "time.hertz", f"{found}, {remedy}"
+    if 1 / OTHER_RATE <= hertz / windows <= OTHER_RATE:
+        return True, "", ""
+    return False, "time.hertz", f"{found}, which become {windows:g}"
 
 
 MOST_READINGS = 4_000_000
@@ -110,7 +88,7 @@ def look_at_recordings(
     is_labelled: bool = True,
     members: Sequence[Member] | None = None,
     clock: Callable[[], float] = time.monotonic,
-) -> RecordingLook:
+) -> Facts:
     """Read recordings, or the first of them, and say what they hold and what looks wrong.
 
     Without `is_labelled` who and what are not asked for. Raises DataError where no file fits.
@@ -189,51 +167,58 @@ class _Tally:
                 session_readings.labels[label] += len(part)
                 self._keep(label, place, times[part], values[places][part])
 
-    def summary(self, files: int, is_whole: bool, problems: Sequence[str]) -> RecordingLook:
-        """Return what was found."""
+    def summary(self, files: int, is_whole: bool, problems: Sequence[str]) -> Facts:
+        """Return what was found, as plain values."""
         form = self._form
-        sessions = [self._session(*item) for item in sorted(self._sessions.items())]
-        wrong = [*problems[:MOST_PROBLEMS], *rate_problems(form, sessions)]
+        sessions, labels = self._sessions_and_labels()
+        channels = self._figures.rows(form.channel_names, form.units)
+        rates = list(rate_looks(form.time.hertz, sessions))
+        wrong = [*problems[:MOST_PROBLEMS], *(line for is_wrong, line in rates if is_wrong)]
         wrong += self._judge.problems()
         share = self.damage.bad / max(1, self.damage.lines)
         if share > form.bad_lines:
             wrong.append(f"{self.damage.first}: {share:.2%} of the lines are no readings")
         counts = {"missing": self.damage.missing, "bad lines": self.damage.bad}
-        return RecordingLook(
-            title=form.title,
-            channels=self._channels(),
-            files=files,
-            readings=self.readings,
-            is_whole=is_whole,
-            sessions=tuple(sessions[:MOST_SESSIONS]),
-            sessions_left_out=max(0, len(sessions) - MOST_SESSIONS),
-            labels=tuple(self._labels(sessions)),
-            excerpts=tuple(self._drawn()),
-            left_out=", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count),
-            wrong=tuple(wrong),
-            asked=tuple(self._asked(sessions)),
-        )
+        return {
+            "title": form.title,
+            "channels": channels,
+            "files": files,
+            "readings": self.readings,
+            "is_whole": is_whole,
+            "sessions": sessions[:MOST_SESSIONS],
+            "sessions_left_out": max(0, len(sessions) - MOST_SESSIONS),
+            "labels": labels,
+            "excerpts": list(self._drawn()),
+            "left_out": ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count),
+            "wrong": wrong,
+            "asked": [
+                *self._rate_asked(sessions),
+                *(line for is_wrong, line in rates if not is_wrong),
+                *self._asked(channels),
+            ],
+        }
 
-    def _asked(self, sessions: Sequence[SessionLook]) -> Iterator[str]:
-        """Yield what only a person knows, each with the key that says it."""
+    def _rate_asked(self, sessions: Sequence[Facts]) -> Iterator[str]:
         form = self._form
-        rates = [session.hertz for session in sessions if session.hertz]
+        rates = [session["hertz"] for session in sessions if session["hertz"]]
         if form.time.hertz is None and rates and not form.as_recorded:
             yield (
                 f"the rate of windows: readings come {np.median(rates):.4g} a second; give --set"
                 " jobs.train.data.sampling_hz=N"
             )
-        yield from rate_questions(form, sessions)
+
+    def _asked(self, channels: Sequence[Facts]) -> Iterator[str]:
+        """Yield what only a person knows, each with the key that says it."""
         yield from self.hints
         still = [
-            f"{channel.name} ({channel.least:g})"
-            for channel in self._channels()
-            if channel.least == channel.most
+            f"{channel['name']} ({channel['least']:g})"
+            for channel in channels
+            if channel["least"] == channel["most"]
         ]
         if still:
             yield f"{', '.join(still)}: one value alone; did the sensor give any?"
         if not self._is_labelled:
-            yield f"who, and what was done: name a folder with {' or '.join(form.files)}"
+            yield f"who, and what was done: name a folder with {' or '.join(self._form.files)}"
         for word, count in list(self._unknown.items())[:MOST_PROBLEMS]:
             yield f"what {word!r:.60} means, the label of {count:,} readings: label.words"
 
@@ -268,10 +253,12 @@ class _Tally:
             excerpt_times.append(times[near])
             excerpt_values.append(values[near])
 
-    def _channels(self) -> tuple[ChannelRow, ...]:
-        return self._figures.rows(self._form.channel_names, self._form.units)
+    def _session(self, place: Place, session_readings: _Session) -> Facts:
+        """Return one session: its readings a second over its time, in some equal parts.
 
-    def _session(self, place: Place, session_readings: _Session) -> SessionLook:
+        pauses: how often no reading came for longer than windows bridge; longest_pause in seconds.
+        unordered: readings with the time of the one before, or an older one.
+        """
         times = np.concatenate(session_readings.times)
         steps = np.diff(times)
         rising = steps[steps > 0]
@@ -280,43 +267,45 @@ class _Tally:
         counts, edges = np.histogram(times, min(RATE_PARTS, max(1, len(times) // 8)))
         width = float(edges[1] - edges[0])
         between = (len(times) - 1) / len(times)
-        return SessionLook(
-            person=place[0],
-            session=place[1] or place[2],
-            readings=len(times),
-            seconds=float(times.max() - times.min()),
-            hertz=hertz,
-            pauses=int((steps > gap).sum()),
-            longest_pause=float(steps.max(initial=0.0)),
-            unordered=int((steps <= 0).sum()),
-            rates=tuple((counts / width * between).tolist()) if width > 0 else (),
-        )
+        return {
+            "person": place[0],
+            "session": place[1] or place[2],
+            "readings": len(times),
+            "seconds": float(times.max() - times.min()),
+            "hertz": hertz,
+            "pauses": int((steps > gap).sum()),
+            "longest_pause": float(steps.max(initial=0.0)),
+            "unordered": int((steps <= 0).sum()),
+            "rates": (counts / width * between).tolist() if width > 0 else [],
+        }
 
-    def _labels(self, sessions: Sequence[SessionLook]) -> Iterator[LabelLook]:
-        amounts_by_label: dict[str, list[tuple[str, int, float]]] = defaultdict(list)
-        for (place, session_readings), summary in zip(
-            sorted(self._sessions.items()), sessions, strict=True
-        ):
+    def _sessions_and_labels(self) -> tuple[list[Facts], list[Facts]]:
+        """Return the sessions, and each class with about how long it took and of how many."""
+        sessions = []
+        labels: dict[str, Facts] = {}
+        people: dict[str, set[str]] = defaultdict(set)
+        for place, session_readings in sorted(self._sessions.items()):
+            session = self._session(place, session_readings)
+            sessions.append(session)
             for label, readings in session_readings.labels.items():
-                amounts_by_label[label].append(
-                    (place[0], readings, readings / (summary.hertz or math.inf))
-                )
-        for label in sorted(amounts_by_label)[:MOST_LABELS]:
-            amounts = amounts_by_label[label]
-            yield LabelLook(
-                label,
-                readings=sum(readings for _, readings, _ in amounts),
-                seconds=sum(seconds for _, _, seconds in amounts),
-                people=len({person for person, _, _ in amounts}),
-            )
+                row = labels.setdefault(label, {"label": label, "readings": 0, "seconds": 0.0})
+                row["readings"] += readings
+                row["seconds"] += readings / (session["hertz"] or math.inf)
+                people[label].add(place[0])
+        rows = [{**labels[label], "people": len(people[label])} for label in sorted(labels)]
+        return sessions, rows[:MOST_LABELS]
 
-    def _drawn(self) -> Iterator[Excerpt]:
+    def _drawn(self) -> Iterator[Facts]:
+        """Yield the first seconds of each class, (readings, channels), in the units of windows."""
         for label, (place, times, rows) in sorted(self._excerpts.items()):
             moments = np.concatenate(times)
             values = np.concatenate(rows)[:MOST_IN_EXCERPT]
-            seconds = float(moments[: len(values)].max() - moments[0])
-            owner = " ".join(filter(None, place[:2]))
-            yield Excerpt(label, owner, seconds, tuple(map(tuple, values.tolist())))
+            yield {
+                "label": label,
+                "whose": " ".join(filter(None, place[:2])),
+                "seconds": float(moments[: len(values)].max() - moments[0]),
+                "values": values.tolist(),
+            }
 
 
 AROUND = 2

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from core.data.fetch.download import RemoteFile, download
+from core.data.fetch.download import PublishedSet, bring
 from core.data.recordings import silent
 
 CONTENT = bytes(range(256)) * 20_000
@@ -22,7 +22,6 @@ class Server:
 
     url: str = ""
     content: bytes = CONTENT
-    tag: str = '"one"'
     ranges: bool = True
     length: bool = True
     breaks_after: list[int] = field(default_factory=list)
@@ -38,10 +37,10 @@ class Server:
             status, headers = self.answers.pop(0)
             return status, {"Content-Length": "0", **headers}, b""
         begin = 0
-        if self.ranges and "Range" in asked and asked.get("If-Range") == self.tag:
+        if self.ranges and "Range" in asked:
             begin = int(asked["Range"].removeprefix("bytes=").rstrip("-"))
         size = len(self.content)
-        headers = {"ETag": self.tag}
+        headers = {}
         if self.length:
             headers["Content-Length"] = str(size - begin)
         if begin:
@@ -49,11 +48,16 @@ class Server:
         end = begin + self.breaks_after.pop(0) if self.breaks_after else size
         return 206 if begin else 200, headers, self.content[begin:end]
 
-    def download(self, path: Path, **changes: Any) -> tuple[str, list[float]]:
-        """Fetch it: the hash, and the pauses between the tries."""
+    def wanted(self, **changes: Any) -> PublishedSet:
+        """The set that it has."""
+        asked = {"sha256": HASH, "most_bytes": 2 * len(CONTENT), **changes}
+        return PublishedSet("mine", self.url, "set.zip", **asked)
+
+    def bring(self, path: Path, **changes: Any) -> list[float]:
+        """Fetch it: the pauses between the tries."""
         pauses: list[float] = []
-        asked = {"sha256": HASH, "size": None, "most_bytes": 2 * len(CONTENT), **changes}
-        return download(RemoteFile(self.url, **asked), path, silent, pauses.append), pauses
+        bring(self.wanted(**changes), path, silent, pauses.append)
+        return pauses
 
 
 @contextmanager

@@ -32,38 +32,8 @@ class Unit(np.ndarray):
         return np.array(self)
 
 
-class Quantity:
-    """A quantity like pint's."""
-
-    magnitude, units = NUMBERS, "meter"
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        return NUMBERS
-
-
-class Labelled(Quantity):
-    """An array like xarray's."""
-
-    def __init__(self) -> None:
-        self.dims = ("time", "axis")
-        self.coords = ()
-        self.values = NUMBERS
-        self.__dict__["shape"] = NUMBERS.shape
-
-    magnitude = property()
-
-
-class Torch(Quantity):
-    """A tensor like PyTorch's."""
-
-    magnitude = property()
-
-    def __init__(self, device: str = "cpu", **about: Any) -> None:
-        self.device, self.__dict__["shape"] = SimpleNamespace(type=device), NUMBERS.shape
-        self.__dict__ |= about
-
-    def detach(self) -> Any:
-        return NUMBERS
+Has = SimpleNamespace
+"""An object of any library that has these attributes."""
 
 
 class Index:
@@ -79,10 +49,8 @@ class Index:
         return self.names == other.names
 
 
-class Frame(Quantity):
+class Frame:
     """A table like pandas'."""
-
-    magnitude = property()
 
     def __init__(
         self, index: Index, columns: Index, missing: int | None = None, **attrs: Any
@@ -101,55 +69,53 @@ COLUMNS = Index("a", "b")
 Y = np.arange(6) % 2
 
 
-@pytest.fixture(params=["x", "y", "weights", "arrays", "batch", "pairs"])
-def way(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Any], Any]:
-    """What takes a person's numbers, from the one place where they come in."""
-    about: dict[str, Any] = {"name": "a", "source": "app", "labels": None}
-    ways: dict[str, Callable[[Any], Any]] = {
-        "x": lambda values: batches_of(Data(values, Y, NUMBERS, Y)),
-        "y": lambda values: batches_of(Data(NUMBERS, values, NUMBERS, Y), "regression"),
-        "weights": lambda values: batches_of(Data(NUMBERS, Y, NUMBERS, Y, weights=values)),
-        "arrays": lambda values: arrays_of(Data(values, Y, NUMBERS, Y)),
-        "batch": lambda values: write_examples(iter([Batch(values, Y)]), tmp_path, **about),
-        "pairs": lambda values: list(batches_of(Data(iter([(values, 0)])))[0]),
-    }
-    return ways[request.param]
+ABOUT: dict[str, Any] = {"name": "a", "source": "app", "labels": None}
+PIXELS = Image.new("P", (2, 2))
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda values, _: batches_of(Data(values, Y, NUMBERS, Y)),
+        lambda values, _: batches_of(Data(NUMBERS, values, NUMBERS, Y), "regression"),
+        lambda values, _: batches_of(Data(NUMBERS, Y, NUMBERS, Y, weights=values)),
+        lambda values, _: arrays_of(Data(values, Y, NUMBERS, Y)),
+        lambda values, folder: write_examples(iter([Batch(values, Y)]), folder, **ABOUT),
+        lambda values, _: list(batches_of(Data(iter([(values, 0)])))[0]),
+    ],
+)
+def test_more_than_numbers_is_refused_at_every_way_in(
+    way: Callable[[Any, Path], Any], tmp_path: Path
+) -> None:
+    for values in (np.ma.masked_less(NUMBERS, 1), list(np.ma.masked_greater(NUMBERS, 9))):
+        with refused("numpy's MaskedArray has masked values; ... .filled"):
+            way(values, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (np.ma.masked_less(NUMBERS, 1), "numpy's MaskedArray has masked values; ... .filled"),
-        (list(np.ma.masked_greater(NUMBERS, 9)), "MaskedArray has masked values"),
-        (lambda: sparse.csr_matrix(NUMBERS), "scipy's csr_matrix is sparse; give .toarray()"),
+        (sparse.csr_matrix(NUMBERS), "scipy's csr_matrix is sparse; give .toarray()"),
         (lambda: tf.sparse.from_dense(NUMBERS), "is sparse; give tf.sparse.to_dense"),
         (lambda: tf.ragged.constant([[1.0], [1.0, 2.0]]), "is ragged; give .to_tensor()"),
         ([[1.0], [1.0, 2.0]], "rows of unequal length"),
         (NUMBERS.view(Unit), "Unit has the unit km; convert it ... .value"),
-        (Quantity(), "Quantity has the unit meter; ... .magnitude"),
-        ([Quantity()] * 6, "Quantity has the unit meter"),
-        (Labelled(), "names its axes (time, axis); give its .values"),
-        (Torch("cuda"), "lies on cuda; give .detach().cpu()"),
-        (Torch(requires_grad=True), "has a gradient; give .detach()"),
-        (Torch(is_sparse=True), "is sparse; give .to_dense()"),
+        (Has(magnitude=1, units="meter"), "has the unit meter; ... .magnitude"),
+        ([Has(magnitude=1, units="meter")] * 6, "has the unit meter"),
+        (Has(dims=("time", "axis"), coords=()), "names its axes (time, axis); give its .values"),
+        (Has(detach=1, device=Has(type="cuda")), "lies on cuda; give .detach().cpu()"),
+        (Has(detach=1, device="cpu", requires_grad=True), "has a gradient; give .detach()"),
+        (Has(detach=1, device="cpu", is_sparse=True), "is sparse; give .to_dense()"),
         (Frame(ROWS, COLUMNS, missing=4), "has a missing value in row 4; fill it in"),
         (Frame(ROWS, COLUMNS, units="m/s2"), "has units (attrs 'units')"),
-        (
-            np.zeros(6, [("a", "f4"), ("b", "f4")]),
-            "has named fields; ... structured_to_unstructured",
-        ),
-        (
-            [Image.new("P", (2, 2))] * 6,
-            "PIL's Image has its colours in a palette; ... convert('RGB')",
-        ),
+        (np.zeros(6, [("a", "f4")]), "has named fields; ... structured_to_unstructured"),
+        ([PIXELS] * 6, "PIL's Image has its colours in a palette; ... convert('RGB')"),
     ],
     ids=words,
 )
-def test_more_than_numbers_is_refused_by_name_at_every_way_in(
-    way: Callable[[Any], Any], values: Any, said: str
-) -> None:
+def test_what_an_object_says_beside_its_numbers_is_refused_by_name(values: Any, said: str) -> None:
     with refused(said):
-        way(values() if isinstance(values, FunctionType) else values)
+        plain(values() if isinstance(values, FunctionType) else values, "x")
 
 
 class File:

@@ -4,26 +4,24 @@ Interruptions, other versions, wrong hashes, lengths, redirects.
 """
 
 import fcntl
-import hashlib
 import io
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 import pytest
 
-from core.data.fetch import SETS, PublishedSet
+from core.data.fetch import SETS
 from core.data.fetch import __main__ as command
-from core.data.fetch.download import NotFetchedError, RemoteFile, download, unpack, write_whole
+from core.data.fetch.download import NotFetchedError, bring, write_whole
 from core.data.recordings import silent
 from tests.core.data.desk import refused, says
 from tests.core.data.file_server import CONTENT, HASH, Server, serving
-from tests.core.data.makers import write_zip
 from tests.tables import table
 
-PART, ABOUT = ".set.zip.part", ".set.zip.part.json"
+PART = ".set.zip.part"
+WHOLE = ["set.zip", "set.zip.sha256"]
 
 
 @pytest.fixture
@@ -43,31 +41,28 @@ def leftovers(path: Path) -> list[str]:
     return sorted(found.name for found in path.parent.glob("*"))
 
 
-def interrupted(server: Server, path: Path, content: bytes) -> None:
-    """Leave what an interrupted fetch of the version `one` has written."""
+def interrupted(path: Path, content: bytes) -> None:
+    """Leave what an interrupted fetch has written."""
     path.parent.mkdir()
     (path.parent / PART).write_bytes(content)
-    about = {"url": server.url, "version": '"one"'}
-    (path.parent / ABOUT).write_text(json.dumps(about))
 
 
 def test_a_file_is_fetched_whole(server: Server, path: Path) -> None:
     told = []
-    wanted = RemoteFile(server.url, HASH, len(CONTENT), len(CONTENT))
-    assert download(wanted, path, lambda *one: told.append(one)) == HASH
+    bring(server.wanted(size=len(CONTENT)), path, lambda *one: told.append(one))
     assert path.read_bytes() == CONTENT
+    assert path.with_name("set.zip.sha256").read_text() == f"{HASH}  set.zip\n"
     assert ("fetching", len(CONTENT), len(CONTENT)) in told
-    assert leftovers(path) == ["set.zip"]
+    assert leftovers(path) == WHOLE
     assert server.asked[0]["Accept-Encoding"] == "identity"
 
 
 def test_a_broken_connection_is_continued_where_it_broke(server: Server, path: Path) -> None:
     server.breaks_after = [1_000_000, 1_500_000]
     # One that brought some bytes is no failure in a row.
-    assert server.download(path) == (HASH, [1.0, 1.0])
+    assert server.bring(path) == [1.0, 1.0]
     ranges = [asked.get("Range") for asked in server.asked]
     assert ranges == [None, "bytes=1000000-", "bytes=2500000-"]
-    assert server.asked[1]["If-Range"] == '"one"'
 
 
 def test_a_later_call_goes_on(server: Server, path: Path) -> None:
@@ -77,31 +72,30 @@ def test_a_later_call_goes_on(server: Server, path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        download(RemoteFile(server.url, HASH, None, len(CONTENT)), path, silent, gives_up)
-    assert leftovers(path) == [PART, ABOUT]
-    assert server.download(path)[0] == HASH
+        bring(server.wanted(), path, silent, gives_up)
+    assert leftovers(path) == [PART]
+    server.bring(path)
     assert server.asked[1]["Range"] == "bytes=1000000-"
-    assert leftovers(path) == ["set.zip"]
+    assert leftovers(path) == WHOLE
 
 
 @pytest.mark.parametrize(
-    ("changes", "about"), [({"tag": '"two"'}, None), ({"ranges": False}, None), ({}, "{")]
+    ("came", "server_has", "ranges"),
+    [
+        (b"x" * 1000, {}, ["bytes=1000-", None]),
+        (b"x" * 1000, {"ranges": False}, ["bytes=1000-"]),
+        (CONTENT + b"more", {"answers": [(416, {})]}, ["bytes=5120004-", None]),
+        (CONTENT, {}, []),
+    ],
 )
 def test_what_cannot_be_continued_is_fetched_from_the_beginning(
-    server: Server, path: Path, changes: dict[str, Any], about: str | None
+    server: Server, path: Path, came: bytes, server_has: dict[str, Any], ranges: list[str | None]
 ) -> None:
-    interrupted(server, path, b"x" * 1000)
-    vars(server).update(changes)
-    if about is not None:
-        (path.parent / ABOUT).write_text(about)
-    assert server.download(path)[0] == HASH
-    assert ("Range" in server.asked[0]) == (about is None)
-
-
-def test_a_range_beyond_the_end_begins_anew(server: Server, path: Path) -> None:
-    interrupted(server, path, CONTENT + b"more")
-    server.answers = [(416, {})]
-    assert server.download(path)[0] == HASH
+    interrupted(path, came)
+    vars(server).update(server_has)
+    server.bring(path)
+    assert [asked.get("Range") for asked in server.asked] == ranges
+    assert path.read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("row", table("core/data/tables", "not fetched"))
@@ -110,7 +104,7 @@ def test_what_is_not_what_is_wanted_is_refused_and_nothing_kept(
 ) -> None:
     vars(server).update(row.get("server", {}))
     with refused(row["says"]):
-        server.download(path, **row.get("wanted", {}))
+        server.bring(path, **row.get("wanted", {}))
     assert not row.get("came") or leftovers(path) == []
 
 
@@ -121,7 +115,7 @@ def test_no_length_and_a_redirect_to_the_same_place_do_not_matter(
     server: Server, path: Path, server_has: dict[str, Any]
 ) -> None:
     vars(server).update(server_has)
-    assert server.download(path)[0] == HASH
+    assert server.bring(path) == []
 
 
 @pytest.mark.parametrize(("status", "attempts"), [(404, 1), (403, 1), (503, 5), (429, 5)])
@@ -129,7 +123,7 @@ def test_what_the_server_refuses(server: Server, path: Path, status: int, attemp
     server.answers = [(status, {})] * 10
     said = rf"cannot be fetched \(the server answers {status}.*put it at {path}"
     with pytest.raises(NotFetchedError, match=said):
-        server.download(path)
+        server.bring(path)
     assert len(server.asked) == attempts
     assert leftovers(path) == []
 
@@ -140,7 +134,7 @@ def test_without_a_network_it_says_what_to_do_in_one_line(path: Path) -> None:
         pass
     pauses: list[float] = []
     with pytest.raises(NotFetchedError) as caught:
-        download(RemoteFile(nobody.url, None, None, 1000), path, silent, pauses.append)
+        bring(nobody.wanted(), path, silent, pauses.append)
     says(str(caught.value), f"put it at {path}")
     assert pauses == [1.0, 2.0, 4.0, 8.0]
     assert caught.value.exit_code == 1
@@ -151,7 +145,7 @@ def test_without_a_network_it_says_what_to_do_in_one_line(path: Path) -> None:
 )
 def test_plain_http_and_files_are_refused(path: Path, url: str) -> None:
     with refused("expected an https URL"):
-        download(RemoteFile(url, None, None, 1000), path, silent)
+        bring(Server(url).wanted(), path, silent)
     assert leftovers(path) == []
 
 
@@ -159,18 +153,19 @@ def test_plain_http_and_files_are_refused(path: Path, url: str) -> None:
 def test_a_refusal_leaves_what_came_before_and_no_empty_part(
     server: Server, path: Path, content: bytes
 ) -> None:
-    interrupted(server, path, content)
+    interrupted(path, content)
     with refused("expected 3 bytes"):
-        download(RemoteFile(server.url, None, 3, 1000), path, silent)
-    assert leftovers(path) == ([PART, ABOUT] if content else [])
+        server.bring(path, size=3)
+    assert leftovers(path) == ([PART] if content else [])
 
 
 def test_one_process_fetches_a_file_at_a_time(server: Server, path: Path) -> None:
     def meanwhile(*_: Any) -> None:
         with refused("another fetch writes it now"):
-            server.download(path)
+            server.bring(path)
 
-    assert download(RemoteFile(server.url, HASH, None, len(CONTENT)), path, meanwhile) == HASH
+    bring(server.wanted(), path, meanwhile)
+    assert leftovers(path) == WHOLE
 
 
 def test_a_link_in_the_place_of_the_part_is_not_followed(server: Server, path: Path) -> None:
@@ -179,14 +174,14 @@ def test_a_link_in_the_place_of_the_part_is_not_followed(server: Server, path: P
     victim.write_text("kept")
     os.symlink(victim, path.parent / PART)
     with refused("cannot be written"):
-        server.download(path)
+        server.bring(path)
     assert victim.read_text() == "kept"
 
 
 def test_a_part_that_has_got_its_name_meanwhile_is_left_alone(
     server: Server, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interrupted(server, path, CONTENT)
+    interrupted(path, CONTENT)
     lock = fcntl.flock
 
     def after_the_other_has_ended(stream: Any, how: int) -> None:
@@ -195,7 +190,7 @@ def test_a_part_that_has_got_its_name_meanwhile_is_left_alone(
 
     monkeypatch.setattr(fcntl, "flock", after_the_other_has_ended)
     with refused("another fetch writes it now"):
-        server.download(path)
+        server.bring(path)
     assert path.read_bytes() == CONTENT
     assert server.asked == []
 
@@ -204,108 +199,56 @@ def test_a_file_that_takes_a_part_gets_the_rest() -> None:
     taken = bytearray()
 
     class NearlyFull(io.RawIOBase):
+        name = "part"
+
         def write(self, content: Any) -> int:
             taken.extend(content[:7])
             return min(7, len(content))
 
-    write_whole(cast(IO[bytes], NearlyFull()), CONTENT[:1000])
+    write_whole(cast(io.FileIO, NearlyFull()), CONTENT[:1000])
     assert taken == CONTENT[:1000]
-
-
-TABLE = {"exp/table.csv": b"1,2\n", "__MACOSX/exp/table.csv": b"x", "exp/other": b"y"}
-
-
-@pytest.mark.parametrize("row", table("core/data/tables", "wrong archives"))
-def test_a_wrong_archive_leaves_nothing(path: Path, row: dict[str, Any]) -> None:
-    files = {name: text.encode() for name, text in row["files"].items()}
-    content = bytearray(write_zip(path, files).read_bytes())
-    begin, end, zeros = row.get("damage", (0, 0, 0))
-    content[begin:end] = bytes(zeros)
-    path.write_bytes(content)
-    with refused(row["says"]):
-        unpack(path, "table.csv", path.with_name("table.csv"), 100, silent)
-    assert leftovers(path) == ["set.zip"]
 
 
 Fetch = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def fetch(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Fetch:
+def fetch(
+    server: Server,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Fetch:
     """Runs the command for a set `mine`: its exit code, and what it says or what went wrong."""
 
-    def run(server: Server, sha256: str | None, *words: str) -> tuple[int, str]:
-        one = PublishedSet(
-            "mine", server.url, "table.csv", 10_000, sha256, member="table.csv", most_unpacked=100
-        )
-        monkeypatch.setitem(SETS, "mine", one)
-        code = command.main(["mine", "--out", str(path.parent), *words])
+    def run(*words: str) -> tuple[int, str]:
+        monkeypatch.setitem(SETS, "mine", server.wanted())
+        code = command.main(["mine", "--out", str(path.parent), "--quiet", *words])
         said = capsys.readouterr()
         return code, said.err.strip() if code else said.out
 
     return run
 
 
-@pytest.fixture
-def packed(server: Server, tmp_path: Path) -> str:
-    """The hash of the archive that the server has."""
-    server.content = write_zip(tmp_path / "a.zip", TABLE).read_bytes()
-    return hashlib.sha256(server.content).hexdigest()
-
-
-KEPT = ["table.csv", "table.csv.sha256"]
-
-
-def test_the_command_pins_what_it_fetched(
-    server: Server, path: Path, packed: str, fetch: Fetch
+def test_the_command_keeps_the_hash_of_what_it_fetched(
+    server: Server, path: Path, fetch: Fetch
 ) -> None:
-    code, said = fetch(server, None, "--quiet")
+    code, said = fetch()
     assert code == 0
-    assert "no hash is known: this one is pinned from now on" in said
-    assert leftovers(path) == KEPT
-    code, said = fetch(server, None)
+    assert f"SHA-256 {HASH}, as pinned" in said
+    assert leftovers(path) == WHOLE
+    code, said = fetch()
     assert code == 0
     assert "is there already" in said
     assert len(server.asked) == 1
-    path.with_name(KEPT[0]).write_text("changed")
-    code, said = fetch(server, None)
+    path.write_text("changed")
+    code, said = fetch()
     assert code == 2
     assert "remove it to fetch it again" in said
-    for name in KEPT:
-        path.with_name(name).unlink()
-    code, said = fetch(server, None, "--quiet", "--sha256", "a" * 64)
+    path.unlink()
+    code, said = fetch("--sha256", "a" * 64)
     assert code == 2
-    assert f"got {packed}" in said
-
-
-def test_a_fetch_that_was_killed_while_it_unpacked_goes_on(
-    server: Server, path: Path, packed: str, fetch: Fetch
-) -> None:
-    archive = path.with_name("mine.zip")
-    path.parent.mkdir()
-    archive.write_bytes(server.content)
-    path.with_name(".table.csv.part").write_bytes(b"a longer part of some other try")
-    assert fetch(server, packed, "--quiet")[0] == 0
-    assert path.with_name(KEPT[0]).read_bytes() == b"1,2\n"
-    assert leftovers(path) == KEPT
-    archive.write_bytes(server.content)
-    path.with_name(KEPT[1]).unlink()
-    code, said = fetch(server, packed, "--quiet")
-    assert code == 0
-    assert "the archive that an interrupted fetch left is removed" in said
-    assert leftovers(path) == KEPT
-    assert server.asked == []
-
-
-def test_a_file_in_the_place_of_the_archive_is_not_overwritten(
-    server: Server, path: Path, fetch: Fetch
-) -> None:
-    path.parent.mkdir()
-    path.with_name("mine.zip").write_text("my own")
-    code, said = fetch(server, HASH, "--quiet")
-    assert code == 2
-    assert "mine.zip: is there, with SHA-256" in said
-    assert path.with_name("mine.zip").read_text() == "my own"
+    assert f"got {HASH}" in said
 
 
 @pytest.mark.parametrize(
@@ -326,5 +269,5 @@ def test_every_pin_is_a_hash_of_an_https_url_with_a_bound() -> None:
     for name, one in SETS.items():
         assert one.name == name
         assert one.url.startswith("https://archive.ics.uci.edu/")
-        assert len(bytes.fromhex(str(one.sha256))) == 32
+        assert len(bytes.fromhex(one.sha256)) == 32
         assert one.size is None or one.size < one.most_bytes

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.data.show import portrait_of
-from core.data.show.sections import terminal_lines
+from core.data.show import portrait_of, window_sections
 from core.data.signals import Signals
+from core.web.sections import terminal_lines
 from tests.core.data.desk import Desk, has, wrong
 from tests.core.data.npz_files import Arrays, changed, sample
 
@@ -65,8 +65,10 @@ def test_nothing_is_known_of_channels_that_a_file_does_not_name(desk: Desk, widt
     dataset = desk.read("plain.npz", sample() | {"x_train": x[:12], "x_test": x[12:]})
     assert dataset.signals == Signals()
     portrait = portrait_of(dataset)
-    assert [row.name for row in portrait.channels] == [str(place) for place in range(width)]
-    assert "channels: not stated: names, units, rate, filters" in list(terminal_lines(portrait))
+    assert [row["name"] for row in portrait["channels"]] == [str(place) for place in range(width)]
+    assert "channels: not stated: names, units, rate, filters" in list(
+        terminal_lines(window_sections(portrait))
+    )
 
 
 @pytest.mark.parametrize("shape", [(), (1,)])
@@ -81,8 +83,8 @@ def test_a_file_may_say_its_channels_units_rate_and_filters(
         dataset = desk.read("said.npz", content)
         assert dataset.signals == Signals(CHANNELS, ("g",) * 6, 50.0, "causal")
     portrait = portrait_of(dataset)
-    assert [row.name for row in portrait.channels] == list(CHANNELS)
-    assert portrait.signals == "50 Hz, causal filters, in g"
+    assert [row["name"] for row in portrait["channels"]] == list(CHANNELS)
+    assert portrait["signals"] == "50 Hz, causal filters, in g"
 
 
 @wrong("npz")

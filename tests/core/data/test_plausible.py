@@ -6,19 +6,17 @@ import numpy as np
 import pytest
 
 from core.data.filters import CHANNELS, NINE_UNITS
-from core.ground.plausible import acceleration_problem, rotation_problem
+from core.data.signals import SIZE_PROBLEMS
 from tests.core.data.desk import Desk, has
 from tests.core.data.makers import Files, hapt_files, table, uci_har_files, windows_table
 from tests.tables import table as rows
-
-PROBLEMS = {"acceleration": acceleration_problem, "rotation": rotation_problem}
 
 
 @pytest.mark.parametrize(("kind", "magnitude", "said"), rows("core/data/tables", "plausible"))
 def test_about_one_g_and_turns_of_some_radians_are_plausible(
     kind: str, magnitude: float, said: str | None
 ) -> None:
-    found = PROBLEMS[kind](magnitude)
+    found = SIZE_PROBLEMS[kind](magnitude)
     assert found is None if said is None else said in str(found)
 
 

@@ -15,10 +15,10 @@ import pytest
 from benchmarks.synthetic_hhar import write_hhar
 from core.data import Dataset
 from core.data.prepare import Data
-from core.data.show import MOST_GROUPS, portrait_of
+from core.data.show import MOST_GROUPS, portrait_of, window_sections
 from core.data.show.recording import named_lines
-from core.data.show.sections import BLOCKS, PLAIN, page_of, sparkline, terminal_lines
 from core.logs.bars import MIB, bar
+from core.web.sections import BLOCKS, PLAIN, page_of, sparkline, terminal_lines
 from tests.core.data.desk import Desk, Show
 from tests.core.data.given_examples import written
 from tests.core.data.hhar_rows import NAME
@@ -36,41 +36,46 @@ def dataset(recorded: Path) -> Dataset:
     return Desk(recorded.parent).read(NAME, window_steps=100, window_stride=50)
 
 
+def values(rows: list[dict[str, Any]], *keys: str) -> list[tuple[Any, ...]]:
+    """The rows' values of these keys."""
+    return [tuple(row[key] for key in keys) for row in rows]
+
+
 def test_the_counts_are_those_of_the_data(dataset: Dataset) -> None:
     found = portrait_of(dataset)
     train = dataset.train_windows
     counts = [np.bincount(part, minlength=7) for part in np.split(dataset.classes(), [train])]
-    rows = [(row.label, row.train, row.test) for row in found.classes]
+    rows = values(found["classes"], "label", "train", "test")
     assert rows == list(zip(dataset.labels, *counts, strict=True))
-    assert [(row.number, row.name) for row in found.groups] == [(0, "a"), (1, "b"), (2, "c")]
-    assert sum(row.examples for row in found.groups) == dataset.rows
-    assert all(sum(row.by_class) == row.examples for row in found.groups)
-    assert sorted(row.part for row in found.groups) == ["test", "train", "train"]
+    assert values(found["groups"], "number", "name") == [(0, "a"), (1, "b"), (2, "c")]
+    assert sum(row["examples"] for row in found["groups"]) == dataset.rows
+    assert all(sum(row["by_class"]) == row["examples"] for row in found["groups"])
+    assert sorted(values(found["groups"], "part")) == [("test",), ("train",), ("train",)]
     windows = np.asarray(dataset.windows()[:train], np.float64).reshape(-1, 3)
-    figures = [(row.mean, row.deviation, row.least, row.most) for row in found.channels]
+    figures = values(found["channels"], "mean", "deviation", "least", "most")
     expected = [windows.mean(0), windows.std(0), windows.min(0), windows.max(0)]
     np.testing.assert_allclose(np.transpose(figures), expected)
-    assert "3 users (a, b, c), 2 devices" in found.note
+    assert "3 users (a, b, c), 2 devices" in found["note"]
 
 
 def test_windows_are_drawn_from_the_training_rows_of_their_class(dataset: Dataset) -> None:
-    drawn = portrait_of(dataset, windows_per_class=2).windows
-    assert [window.label for window in drawn] == np.repeat(dataset.labels, 2).tolist()
+    drawn = portrait_of(dataset, windows_per_class=2)["windows"]
+    assert [window["label"] for window in drawn] == np.repeat(dataset.labels, 2).tolist()
     for window in drawn:
-        assert window.row < dataset.train_windows
-        assert dataset.labels[int(dataset.classes()[window.row])] == window.label
-        values = np.array(window.values, np.float32)
-        np.testing.assert_array_equal(values, dataset.windows()[window.row])
+        assert window["row"] < dataset.train_windows
+        assert dataset.labels[int(dataset.classes()[window["row"]])] == window["label"]
+        assert window["values"] == dataset.windows()[window["row"]].tolist()
 
 
 def test_the_lines_have_everything_and_fit(dataset: Dataset) -> None:
-    text = list(terminal_lines(portrait_of(dataset)))
+    sections = list(window_sections(portrait_of(dataset)))
+    text = list(terminal_lines(sections))
     assert any(re.match(r"class +train +test$", line) for line in text)
     assert any(re.match(r"0 a +(train|test) ", line) for line in text)
     drawn = [line for line in text if re.match(r"  [xyz] ", line)]
     assert len(drawn) == 3 * len(dataset.labels)
     assert max(map(len, drawn)) < 100
-    assert "".join(terminal_lines(portrait_of(dataset), blocks=False)).isascii()
+    assert "".join(terminal_lines(sections, blocks=False)).isascii()
 
 
 @pytest.mark.parametrize(
@@ -92,8 +97,10 @@ def windows(train: int, test: int, **beside: Any) -> Data:
 def test_the_page_escapes_what_the_recordings_say(tmp_path: Path) -> None:
     labels = ["<script>alert(1)</script>", "b"]
     given = windows(8, 4, groups=[0, 0, 1, 1] * 2, labels=labels)
-    text = page_of(portrait_of(written(given, tmp_path, source="<b>", standardized=True)))
+    found = portrait_of(written(given, tmp_path, source="<b>", standardized=True))
+    text = page_of("<b>", window_sections(found))
     assert "<script>" not in text
+    assert "<b>" not in text.partition("</h1>")[0]
     assert "&lt;script&gt;" in text
     assert text.count("<svg") == 2
     assert "default-src 'none'" in text
@@ -103,17 +110,17 @@ def test_tables_and_regressions_have_no_windows(tmp_path: Path) -> None:
     x = np.arange(24, dtype=np.float32).reshape(12, 2)
     given = Data(x[:8], x[:8, 0] / 3, x[8:], x[8:, 0] / 3)
     found = portrait_of(written(given, tmp_path, "regression"))
-    assert (found.classes, found.groups, found.windows) == ((), (), ())
-    assert [channel.name for channel in found.channels] == ["0", "1"]
-    assert list(terminal_lines(found))
+    assert found["classes"] == found["groups"] == found["windows"] == []
+    assert values(found["channels"], "name") == [("0",), ("1",)]
+    assert list(terminal_lines(window_sections(found)))
 
 
 def test_of_many_groups_the_first_are_shown_and_the_others_counted(tmp_path: Path) -> None:
     given = windows(300, 100, groups=list(range(300)))
     found = portrait_of(written(given, tmp_path, standardized=True))
-    assert [row.number for row in found.groups] == list(range(MOST_GROUPS))
-    assert found.groups_left_out == 300 - MOST_GROUPS
-    assert f"and {300 - MOST_GROUPS} more" in list(terminal_lines(found))
+    assert [row["number"] for row in found["groups"]] == list(range(MOST_GROUPS))
+    assert found["groups_left_out"] == 300 - MOST_GROUPS
+    assert f"and {300 - MOST_GROUPS} more" in list(terminal_lines(window_sections(found)))
 
 
 @pytest.fixture(autouse=True)

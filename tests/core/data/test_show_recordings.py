@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from core.data.described.known_formats import described
-from core.data.show import RecordingLook, recording
+from core.data.show import Facts, recording, recording_sections
 from core.data.show.recording import look_at_recordings
-from core.data.show.sections import page_of, terminal_lines
+from core.web.sections import page_of, terminal_lines
 from tests.core.data.described.movement import (
     DESCRIBED_SO,
     EVERYONE,
@@ -41,9 +41,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def look(
-    folder: Path, rows: list[Row] = EVERYONE, form: Form | None = None, **said: Any
-) -> RecordingLook:
+def look(folder: Path, rows: list[Row] = EVERYONE, form: Form | None = None, **said: Any) -> Facts:
     """What is seen of these rows in one file."""
     content = (form or Form()).bytes_of(rows)
     put(folder, {"r.csv": content}, {"files": "r.csv", **DESCRIBED_SO, **said})
@@ -52,32 +50,37 @@ def look(
 
 def test_people_classes_rates_and_seconds_are_those_of_the_rows(tmp_path: Path) -> None:
     found = look(tmp_path / "own")
-    assert [(one.person, one.readings) for one in found.sessions] == [
+    assert [(one["person"], one["readings"]) for one in found["sessions"]] == [
         ("anna", 160),
         ("bert", 160),
         ("cleo", 160),
     ]
-    assert all(one.hertz == pytest.approx(HERTZ) for one in found.sessions)
-    assert [(one.label, one.readings, one.people) for one in found.labels] == [
+    assert all(one["hertz"] == pytest.approx(HERTZ) for one in found["sessions"])
+    assert [(one["label"], one["readings"], one["people"]) for one in found["labels"]] == [
         ("rest", 3 * STEPS, 3),
         ("walk", 3 * STEPS, 3),
     ]
-    assert (found.readings, found.is_whole, found.wrong, found.asked) == (480, True, (), ())
+    assert (found["readings"], found["is_whole"], found["wrong"], found["asked"]) == (
+        480,
+        True,
+        [],
+        [],
+    )
     first = [[row[axis] for axis in ("ax", "ay", "az")] for row in rows_of("anna")[:STEPS]]
-    assert [list(values[:3]) for values in found.excerpts[0].values] == first
-    means = {one.name: one.mean for one in found.channels}
+    assert [list(values[:3]) for values in found["excerpts"][0]["values"]] == first
+    means = {one["name"]: one["mean"] for one in found["channels"]}
     assert means["acc_z"] == pytest.approx(sum(row["az"] for row in EVERYONE) / len(EVERYONE))
-    for one in found.sessions:
-        assert one.rates == pytest.approx([HERTZ] * len(one.rates), rel=0.3)
+    for one in found["sessions"]:
+        assert one["rates"] == pytest.approx([HERTZ] * len(one["rates"]), rel=0.3)
 
 
 def test_pauses_and_times_out_of_order_are_counted_and_drawn(tmp_path: Path) -> None:
     rows = rows_of("anna")
     jumped = [*rows[:40], rows[39], rows[35], *rows[40:60], *rows[100:]]
-    (session,) = look(tmp_path / "own", jumped).sessions
-    assert (session.pauses, session.unordered) == (1, 2)
-    assert session.longest_pause == pytest.approx(41 / HERTZ)
-    assert min(session.rates) == 0.0
+    (session,) = look(tmp_path / "own", jumped)["sessions"]
+    assert (session["pauses"], session["unordered"]) == (1, 2)
+    assert session["longest_pause"] == pytest.approx(41 / HERTZ)
+    assert min(session["rates"]) == 0.0
 
 
 @pytest.mark.parametrize("row", table("core/data/tables", "looks wrong").values())
@@ -87,16 +90,16 @@ def test_what_looks_wrong_is_said_with_the_likely_cause(
     found = look(
         tmp_path / "own", form=Form(of=by_formulas(row.get("of", {}))), **row.get("format", {})
     )
-    assert any(re.search(row["says"], one) for one in found.wrong + found.asked)
+    assert any(re.search(row["says"], one) for one in found["wrong"] + found["asked"])
 
 
 def test_what_no_file_says_is_asked_for_by_key(tmp_path: Path) -> None:
     label = {"column": "label", "words": {"rest": "rest"}}
     found = look(tmp_path / "own", time={"column": "time"}, label=label)
-    assert found.asked == (
+    assert found["asked"] == [
         "the rate of windows: readings come 50 a second; give --set jobs.train.data.sampling_hz=N",
         "what 'walk' means, the label of 240 readings: label.words",
-    )
+    ]
 
 
 def test_reading_ends_with_the_time_or_the_readings_that_a_person_waits_for(
@@ -110,11 +113,11 @@ def test_reading_ends_with_the_time_or_the_readings_that_a_person_waits_for(
     by_time = look_at_recordings(
         folder, form, clock=lambda: recording.MOST_SECONDS * next(turns) / 2
     )
-    assert (by_time.is_whole, by_time.files, by_time.readings) == (False, 5, 480)
+    assert (by_time["is_whole"], by_time["files"], by_time["readings"]) == (False, 5, 480)
     monkeypatch.setattr(recording, "MOST_READINGS", 500)
     by_rows = look_at_recordings(folder, form)
-    assert (by_rows.is_whole, by_rows.readings) == (False, 960)
-    assert "readings: 960 (the first)" in next(terminal_lines(None, by_rows))
+    assert (by_rows["is_whole"], by_rows["readings"]) == (False, 960)
+    assert "readings: 960 (the first)" in next(terminal_lines(recording_sections(by_rows)))
 
 
 def test_a_damaged_recording_is_named_and_the_others_are_shown(tmp_path: Path) -> None:
@@ -122,20 +125,20 @@ def test_a_damaged_recording_is_named_and_the_others_are_shown(tmp_path: Path) -
     files = {"a.csv": Form().bytes_of(EVERYONE), "b.csv": b"other,names\n1,2\n"}
     put(folder, files, {**DESCRIBED_SO, "files": "*.csv"})
     found = look_at_recordings(folder, described(None, folder))
-    assert found.readings == 480
-    assert "b.csv:1: expected a column 'ax'" in found.wrong[0]
+    assert found["readings"] == 480
+    assert "b.csv:1: expected a column 'ax'" in found["wrong"][0]
 
 
 def test_page_and_terminal_show_the_same_and_escape_what_a_file_says(tmp_path: Path) -> None:
     rows = [{**row, "label": "<b>x</b>", "person": "<i>"} for row in rows_of("anna")]
     found = look(tmp_path / "own", rows)
-    text = page_of(None, found)
+    text = page_of("own", recording_sections(found))
     assert "<b>x</b>" not in text
     assert "&lt;b&gt;x&lt;/b&gt;" in text
-    assert text.count("<svg") == 2 * len(found.excerpts) + len(found.sessions), "g and rad/s"
+    assert text.count("<svg") == 2 * len(found["excerpts"]) + len(found["sessions"]), "g and rad/s"
     for title in ("Recorded", "Sessions", "Readings", "Rate over time", "Some seconds of each"):
         assert f"<h2>{title}" in text
-    shown = list(terminal_lines(None, found, blocks=False))
+    shown = list(terminal_lines(recording_sections(found), blocks=False))
     assert max(map(len, shown)) < 110
     assert "".join(shown).isascii()
     assert any(line.startswith("  acc_x ") for line in shown)

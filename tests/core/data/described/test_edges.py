@@ -184,7 +184,7 @@ def test_each_recording_is_judged_by_itself_whatever_the_split(
         for number, form in enumerate(forms)
     }
     folder = put(tmp_path / "own", files, {**BY_PERSON, "files": "{person}/{session}.csv"})
-    (wrong,) = look_at_recordings(folder, described_by(None, folder)).wrong
+    (wrong,) = look_at_recordings(folder, described_by(None, folder))["wrong"]
     says(wrong, said)
     for split, groups in (("groups", "user"), ("random", "user"), ("groups", "session")):
         with refused(said):
