@@ -17,8 +17,7 @@ from cluster.jobs.roles import BUILD, CORES, CPU, of_all, role_metrics
 from core.ground.errors import ClusterError
 from core.ground.files import atomic_write, read_json
 from core.inventory import Inventory, Task
-from core.metrics.catalogue import Identity
-from core.metrics.process import Gpu, GpuCollector, processor, usable_cores
+from core.metrics.process import Gpu, GpuMeter, processor, usable_cores
 from core.server.process import visible_gpus
 
 log = logging.getLogger(__name__)
@@ -102,7 +101,7 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
         self._tasks = tasks
         self._coordinator = inventory.task("coordinator", 0)
         self._devices = [_numbered(name, inventory) for name in devices]
-        self._collectors: list[GpuCollector] = []
+        self._gpus: list[GpuMeter] = []
         self._before: Mapping[str, UsageSample | None] = {}
         self._began = time.monotonic()
         self.seconds = 0.0
@@ -123,8 +122,8 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
             self._share(task, self._before.get(name), after.get(name))
             for name, task in names.items()
         )
-        for collector in self._collectors:
-            collector.close()
+        for gpu in self._gpus:
+            gpu.close()
         for line in idle_lines(self.shares, self.seconds):
             log.warning("%s", line)
 
@@ -134,7 +133,7 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
         except OSError as problem:
             log.warning("gpu:%d: how busy it is stays unknown: %s", number, problem)
             return
-        self._collectors.append(GpuCollector(Identity("coordinator", 0), gpu, f"gpu:{number}"))
+        self._gpus.append(GpuMeter(gpu, f"gpu:{number}"))
 
     def _read(self) -> dict[str, UsageSample | None]:
         usage = dict[str, UsageSample | None](
@@ -144,7 +143,7 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
                 strict=True,
             )
         )
-        seconds = [collector.busy_seconds for collector in self._collectors]
+        seconds = [gpu.busy_seconds for gpu in self._gpus]
         if seconds:
             busy = sum(seconds) / len(seconds)
         else:

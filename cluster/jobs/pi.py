@@ -14,7 +14,6 @@ from typing_extensions import override
 
 import core.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.jobs.busy import WorkerSpeeds, keep_calibration
-from cluster.jobs.job_metrics import PiMetrics
 from cluster.jobs.lifecycle import Job
 from cluster.jobs.modes import int64
 from cluster.jobs.run_folder import RunFolder
@@ -65,8 +64,7 @@ class PiRun(Job):
 
     @override
     def prepare(self) -> None:
-        """Begin the metrics; nothing can be refused, because the inventory says it all."""
-        PiMetrics(self.metrics.registry, self.status.now)
+        """Refuse nothing: the inventory says it all."""
 
     def run(self, folder: RunFolder) -> None:
         """Count, and keep the calibration.

@@ -87,9 +87,8 @@ def slots_of(job: TrainJob, session: Session | Solo, devices: int, begun: int | 
 def meter_training(run: Job, job: TrainJob) -> None:
     """Have the run's /metrics show the progress of a training."""
     pull, push = wire_codecs(job.codec)
-    training_metrics = TrainingMetrics(
-        run.metrics.registry, run.status.now, pull.name, push.name, job.checkpoint.every_seconds
-    )
+    codecs = {"pull": pull.name, "push": push.name}
+    training_metrics = TrainingMetrics(run.metrics.registry, codecs, job.checkpoint.every_seconds)
     run.stream.add(run.metrics.metered(training_metrics.consume))
 
 

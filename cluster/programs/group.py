@@ -11,11 +11,6 @@ from dataclasses import dataclass, field
 from signal import Signals
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
-
-from cluster.jobs.job_metrics import OURS
 from cluster.programs.lead import RunningProcess
 from cluster.programs.process import Usage
 from cluster.programs.program import Member
@@ -23,7 +18,7 @@ from core.control.client import NoAnswerError, ask, key_of
 from core.control.own_state import own_token
 from core.control.server import PROCESS_HEADER
 from core.inventory import Inventory, Task
-from core.metrics.catalogue import family
+from core.metrics.catalogue import Reading
 
 LOOK_SECONDS = 0.1
 USE_SECONDS = 2.0
@@ -187,31 +182,12 @@ def ending_in_words(code: int) -> str:
     return f"signal {-code} ({_name(-code)})"
 
 
-class ProgramMetrics(Collector):
-    """What the processes of a person's program use. Nothing is computed before a scrape."""
-
-    def __init__(
-        self, registry: CollectorRegistry, uses: Callable[[], Mapping[str, Usage]]
-    ) -> None:
-        """`uses()`: what each member (`chief`, `worker:1`) uses, as it was looked at last."""
-        self._uses = uses
-        registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield three figures of each member."""
-        uses = self._uses()
-        for short, value_of in _OF_PROGRAM.items():
-            metric = family(short)
-            for member, used in uses.items():
-                metric.add_metric([*OURS, member], value_of(used))
-            yield metric
-
-
-_OF_PROGRAM: Mapping[str, Callable[[Usage], float]] = {
-    "program_cpu_seconds_total": lambda used: used.cpu_seconds,
-    "program_resident_bytes": lambda used: used.memory_bytes,
-    "program_processes": lambda used: used.processes,
-}
+def read_uses(uses: Mapping[str, Usage]) -> Iterator[Reading]:
+    """Yield three figures of each member (`chief`, `worker:1`), as it was looked at last."""
+    for member, used in uses.items():
+        yield Reading("program_cpu_seconds_total", used.cpu_seconds, (member,))
+        yield Reading("program_resident_bytes", used.memory_bytes, (member,))
+        yield Reading("program_processes", used.processes, (member,))
 
 
 ANSWER_SECONDS = 2.0

@@ -14,6 +14,7 @@ from pathlib import Path
 from signal import Signals
 from typing import Any
 
+from cluster.jobs.job_metrics import SELF
 from cluster.jobs.lifecycle import Job, JobContext
 from cluster.jobs.roles import RunAnnouncer, of_all
 from cluster.jobs.run_folder import SPEAKER, RunFolder
@@ -21,11 +22,11 @@ from cluster.programs.group import (
     ANSWER_SECONDS,
     Group,
     GroupMember,
-    ProgramMetrics,
     describe_part,
     ending_in_words,
     exit_code,
     process_of,
+    read_uses,
     restart,
     server_processes,
     signal_name,
@@ -49,6 +50,7 @@ from core.ground.waiting import until
 from core.inventory import Task
 from core.inventory.templates import free_ports
 from core.logs import say
+from core.metrics.catalogue import Readings
 from core.server.sockets import answering, check_free
 from core.status import events
 from core.status.state import LONGEST_TEXT
@@ -94,7 +96,7 @@ class ProgramRun(Job):
         super().__init__(context)
         self._request = request
         self._quiet = quiet
-        ProgramMetrics(self.metrics.registry, self._uses)
+        self.metrics.registry.register(Readings(SELF, lambda: read_uses(self._uses())))
         self._noted_at = 0.0
         self._latest = ""
         self._group: Group | None = None

@@ -7,20 +7,14 @@ import json
 import logging
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
-
 from cluster.apps.copy import KeptApp
-from cluster.jobs.job_metrics import OURS, SELF
 from cluster.jobs.lifecycle import Job, JobContext
 from cluster.jobs.run_folder import RunFolder, is_finished
-from cluster.jobs.run_status import Now
 from cluster.pages.files import FILE, RunRecord, SweepRecord, SweepState, read_sweep
 from cluster.programs.process import end_marked
 from cluster.sweeps.drive import RUNS, ClusterLost, Drive, Hooks
@@ -47,29 +41,7 @@ from cluster.sweeps.sweep_file import SweepFile, axes_of
 from cluster.sweeps.trials import Trials
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import atomic_write, read_json
-from core.metrics.catalogue import family
 from core.status import events
-
-
-class SweepMetrics(Collector):
-    """How the runs of a sweep stand. Nothing is computed before a scrape."""
-
-    def __init__(self, registry: CollectorRegistry, now: Now) -> None:
-        self._now = now
-        registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the runs by state, and the time until they are over."""
-        state, _ = self._now()
-        if state.sweep is None:
-            return
-        runs = family("sweep_runs")
-        for name, count in state.sweep.counts.items():
-            runs.add_metric([*OURS, name], count)
-        yield runs
-        if state.sweep.remaining_seconds is not None:
-            yield SELF.sample("sweep_remaining_seconds", state.sweep.remaining_seconds)
-
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +89,6 @@ class SweepRun(Job):
         self._places: Places | None = None
         self._trials: Trials | None = None
         self._moved_at = 0.0
-        SweepMetrics(self.metrics.registry, self.status.now)
         self._folder = Path()
 
     def prepare(self) -> None:

@@ -4,13 +4,15 @@ catalogue.json has the metrics by the process that exports them: all, the coordi
 job runs, or a service by itself. docs/how-to-add/metric.md shows how to add one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import Metric as PrometheusMetric
 from prometheus_client.registry import Collector
 
 from core.ground.files import read_json
@@ -45,6 +47,10 @@ class Metric:
     """Upper bounds of a histogram's buckets, without the infinite one."""
     where: str = ""
     """Condition under which it exists, if not always."""
+    state: str = ""
+    """Place of its value in the state of a run."""
+    figure: str = ""
+    """Figure of an evaluation that it shows by split."""
 
     @property
     def name(self) -> str:
@@ -87,85 +93,50 @@ def exported_by(*exporters: Exporter) -> tuple[Metric, ...]:
 # The `_created` series would be unused gauges in the text format.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the one function the client left untyped
 
-Family = GaugeMetricFamily | CounterMetricFamily
+Stored = TypeVar("Stored", Counter, Gauge, Histogram)
 
 
-def family(short: str) -> Family:
-    """Return an empty family of `pscluster_{short}`, for a collector.
-
-    It takes values in the order of `Metric.label_names`.
-    """
+def stored(kind: type[Stored], short: str, registry: CollectorRegistry) -> Stored:
+    """Return `pscluster_{short}`, of this kind, as an object that stores its values."""
     entry = metric(short)
-    kind = CounterMetricFamily if entry.kind == "counter" else GaugeMetricFamily
-    return kind(entry.name, entry.help, labels=entry.label_names)
+    options: dict[str, Any] = {"buckets": entry.buckets} if entry.buckets else {}
+    return kind(entry.name, entry.help, entry.label_names, registry=registry, **options)
 
 
-def gauge(short: str, registry: CollectorRegistry) -> Gauge:
-    """A gauge that stores its values."""
-    entry = metric(short)
-    return Gauge(entry.name, entry.help, entry.label_names, registry=registry)
-
-
-def counter(short: str, registry: CollectorRegistry) -> Counter:
-    """A counter that stores its values."""
-    entry = metric(short)
-    return Counter(entry.name, entry.help, entry.label_names, registry=registry)
-
-
-def histogram(short: str, registry: CollectorRegistry) -> Histogram:
-    """A histogram with the entry's buckets."""
-    entry = metric(short)
-    return Histogram(
-        entry.name, entry.help, entry.label_names, buckets=entry.buckets, registry=registry
-    )
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Which task of the cluster a process is.
-
-    It makes samples of the catalogue's metrics for collectors.
-    """
+class Identity(NamedTuple):
+    """Which task of the cluster a process is: the values of the labels of every metric."""
 
     role: str
     task: int
 
-    @property
-    def values(self) -> list[str]:
-        """Values of the labels `role` and `task`."""
-        return [self.role, str(self.task)]
 
-    def sample(self, short: str, value: float, *labels: str) -> Family:
-        """Return `pscluster_{short}` with this one value.
+class Reading(NamedTuple):
+    """The value of `pscluster_{short}` now.
 
-        `labels` are the values of its further labels.
-        """
-        metric_family = family(short)
-        metric_family.add_metric([*self.values, *labels], value)
-        return metric_family
-
-
-class KeptCounters(Collector):
-    """Counters whose values another component keeps, by metric and labels.
-
-    Labels are in the order of `Metric.label_names`.
+    `labels` are the values of its further labels; `of` is another task than the one that exports.
     """
 
-    def __init__(self) -> None:
-        self._values: dict[str, dict[tuple[str, ...], float]] = {}
+    short: str
+    value: float
+    labels: tuple[object, ...] = ()
+    of: Identity | None = None
 
-    def set(self, short: str, value: float, *labels: str) -> None:
-        """Set `pscluster_{short}` to this value."""
-        self._values[short] = {**self._values.get(short, {}), labels: value}
 
-    def add(self, short: str, value: float, *labels: str) -> None:
-        """Add to `pscluster_{short}`."""
-        self.set(short, self._values.get(short, {}).get(labels, 0.0) + value, *labels)
+class Readings(Collector):
+    """Exports at each scrape what these functions read then."""
 
-    def collect(self) -> Iterator[Family]:
+    def __init__(self, identity: Identity, *sources: Callable[[], Iterable[Reading]]) -> None:
+        """`identity`: the task that exports."""
+        self._identity = identity
+        self._sources = sources
+
+    def collect(self) -> Iterator[PrometheusMetric]:
         """Yield one family for each metric with values."""
-        for short, values in list(self._values.items()):
-            metric_family = family(short)
-            for labels, value in values.items():
-                metric_family.add_metric(labels, value)
-            yield metric_family
+        families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+        for short, value, labels, of in chain.from_iterable(read() for read in self._sources):
+            if short not in families:
+                entry = metric(short)
+                kind = CounterMetricFamily if entry.kind == "counter" else GaugeMetricFamily
+                families[short] = kind(entry.name, entry.help, labels=entry.label_names)
+            families[short].add_metric(list(map(str, (*(of or self._identity), *labels))), value)
+        yield from families.values()

@@ -12,18 +12,18 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from ctypes import c_int, c_long
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 import psutil
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from core.ground.children import finished
-from core.metrics.catalogue import Identity, family, metric
+from core.metrics.catalogue import Reading, metric
 
 CONDITIONS, SINCE = metric("node_throttled").labels.values()
 """Conditions that a Raspberry Pi's firmware reports, from its lowest bit up, and since when."""
@@ -167,50 +167,39 @@ def processor_celsius(sensors: Mapping[str, Sequence[Temperature]]) -> float | N
     return None
 
 
-class NodeCollector(Collector):
-    """Memory, load and clock of the node.
-
-    Temperature and throttling come where the node reports them.
-    """
+class Node:
+    """Memory, load and clock of the node; temperature and throttling where it reports them."""
 
     def __init__(
         self,
-        identity: Identity,
         throttling: Throttling | None,
         sensors: Callable[[], Mapping[str, Sequence[Temperature]]] = psutil.sensors_temperatures,
     ) -> None:
-        self._identity = identity
         self._throttling = throttling
         # The search for sensors is the most expensive part: without a sensor it is not repeated.
         self._sensors = sensors if processor_celsius(sensors()) is not None else None
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield one sample of each figure."""
-        sample = self._identity.sample
+    def read(self) -> Iterator[Reading]:
+        """Yield one reading of each figure."""
         memory = psutil.virtual_memory()
-        yield sample("node_memory_total_bytes", memory.total)
-        yield sample("node_memory_available_bytes", memory.available)
-        yield sample("node_load1", psutil.getloadavg()[0])
-        yield sample("node_cpus", psutil.cpu_count() or 1)
+        yield Reading("node_memory_total_bytes", memory.total)
+        yield Reading("node_memory_available_bytes", memory.available)
+        yield Reading("node_load1", psutil.getloadavg()[0])
+        yield Reading("node_cpus", psutil.cpu_count() or 1)
         celsius = processor_celsius(self._sensors()) if self._sensors else None
         if celsius is not None:
-            yield sample("node_temperature_celsius", celsius)
-        if held_back := self._throttling() if self._throttling else {}:
-            throttled = family("node_throttled")
-            for (condition, since), holds in held_back.items():
-                throttled.add_metric([*self._identity.values, condition, since], float(holds))
-            yield throttled
+            yield Reading("node_temperature_celsius", celsius)
+        if self._throttling is not None:
+            for labels, holds in self._throttling().items():
+                yield Reading("node_throttled", holds, labels)
         synchronized = clock_synchronized()
         if synchronized is not None:
-            yield sample("node_clock_synchronized", float(synchronized))
-        yield sample("node_time_seconds", time.time())
-
-
-T = TypeVar("T")
+            yield Reading("node_clock_synchronized", synchronized)
+        yield Reading("node_time_seconds", time.time())
 
 
 @dataclass(frozen=True)
-class QueryResult(Generic[T]):
+class QueryResult:
     """An answer; `value` is None after a timeout or an error.
 
     `seconds` is the time the query took, or has taken so far.
@@ -218,48 +207,22 @@ class QueryResult(Generic[T]):
     `waiting`: no answer yet, and too early to call the server down.
     """
 
-    value: T | None
+    value: os.statvfs_result | None
     seconds: float
     waiting: bool = False
 
 
-class _Question(Generic[T]):
-    """One query in a daemon thread, so that a hung query does not keep the process alive."""
-
-    def __init__(self, ask: Callable[[], T]) -> None:
-        self._ask = ask
-        self._begin = time.monotonic()
-        self._answer: QueryResult[T] | None = None
-        self._answered = threading.Event()
-        threading.Thread(target=self._run, name="probe", daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            value: T | None = self._ask()
-        except OSError:
-            value = None
-        self._answer = QueryResult(value, time.monotonic() - self._begin)
-        self._answered.set()
-
-    def within(self, seconds: float) -> QueryResult[T] | None:
-        """The answer, if it comes within this time of the query's start."""
-        self._answered.wait(max(0.0, seconds - self.open_seconds))
-        return self._answer
-
-    @property
-    def open_seconds(self) -> float:
-        """Time since the query's start."""
-        return time.monotonic() - self._begin
-
-
-class Probe(Generic[T]):
-    """Runs one query at a time.
+class Probe:
+    """Runs one query at a time, in a daemon thread: a hung one does not keep the process alive.
 
     While one hangs, further calls return at once with the latest answer.
     """
 
     def __init__(
-        self, ask: Callable[[], T], deadline_seconds: float, patience_seconds: float
+        self,
+        ask: Callable[[], os.statvfs_result],
+        deadline_seconds: float,
+        patience_seconds: float,
     ) -> None:
         """Let a call take `deadline_seconds` at most.
 
@@ -269,31 +232,44 @@ class Probe(Generic[T]):
         self._deadline_seconds = deadline_seconds
         self._patience_seconds = patience_seconds
         self._lock = threading.Lock()
-        self._question: _Question[T] | None = None
-        self._latest: QueryResult[T] | None = None
+        self._begun = 0.0
+        self._open: Future[QueryResult] | None = None
+        self._latest: QueryResult | None = None
 
-    def __call__(self) -> QueryResult[T]:
+    def __call__(self) -> QueryResult:
         """Return the answer; the previous one while this query is open.
 
         It has no value after the patience or an OSError.
         """
         with self._lock:
-            if self._question is not None and (answer := self._question.within(0.0)) is not None:
-                self._question = None
-                self._latest = answer
-            if self._question is None:
-                self._question = _Question(self._ask)
-            question = self._question
+            if self._open is not None and self._open.done():
+                self._latest = self._open.result()
+                self._open = None
+            if self._open is None:
+                self._begun = time.monotonic()
+                self._open = Future()
+                arguments = (self._open, self._begun)
+                threading.Thread(
+                    target=self._run, args=arguments, name="probe", daemon=True
+                ).start()
+            question = self._open
+            begun = self._begun
             latest = self._latest
-        answer = question.within(self._deadline_seconds)
-        if answer is not None:
-            return answer
-        so_far = question.open_seconds
+        with suppress(TimeoutError):
+            return question.result(max(0.0, begun + self._deadline_seconds - time.monotonic()))
+        so_far = time.monotonic() - begun
         if so_far >= self._patience_seconds:
             return QueryResult(None, so_far)
         if latest is None:
             return QueryResult(None, so_far, waiting=True)
-        return QueryResult(latest.value, max(latest.seconds, so_far))
+        return replace(latest, seconds=max(latest.seconds, so_far))
+
+    def _run(self, question: "Future[QueryResult]", begun: float) -> None:
+        try:
+            value = self._ask()
+        except OSError:
+            value = None
+        question.set_result(QueryResult(value, time.monotonic() - begun))
 
 
 MOUNTS = Path("/proc/self/mountinfo")
@@ -335,7 +311,7 @@ def is_remote(kind: str | None) -> bool:
     return kind is not None and (kind.startswith("nfs") or kind == "autofs")
 
 
-class FilesystemCollector(Collector):
+class Filesystems:
     """`shared` is the folder that all nodes share, or None.
 
     A hung server costs a scrape one second.
@@ -343,28 +319,22 @@ class FilesystemCollector(Collector):
 
     def __init__(
         self,
-        identity: Identity,
         shared: str | None,
         mounts: Path = MOUNTS,
         ask: Callable[[str], os.statvfs_result] = os.statvfs,
         deadline_seconds: float = DEADLINE_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        self._identity = identity
         self._shared = shared
         self._mounts = mounts
         self._ask = ask
         self._probe = Probe(lambda: ask(shared or "/"), deadline_seconds, patience_seconds)
 
-    def collect(self) -> Iterator[Metric]:
+    def read(self) -> Iterator[Reading]:
         """Yield size and free space of each file system.
 
         Of a remote one also whether and how fast it answers.
         """
-        size = family("node_filesystem_size_bytes")
-        available = family("node_filesystem_available_bytes")
-        up = family("node_nfs_up")
-        seconds = family("node_nfs_probe_seconds")
         filesystems = {"root": self._ask("/")}
         if self._shared is not None:
             remote = is_remote(type_of(self._shared, self._mounts.read_text()))
@@ -372,10 +342,9 @@ class FilesystemCollector(Collector):
             if answer.value is not None:
                 filesystems["shared"] = answer.value
             if remote and not answer.waiting:
-                labels = [*self._identity.values, "shared"]
-                up.add_metric(labels, float(answer.value is not None))
-                seconds.add_metric(labels, answer.seconds)
+                yield Reading("node_nfs_up", answer.value is not None, ("shared",))
+                yield Reading("node_nfs_probe_seconds", answer.seconds, ("shared",))
         for mount, room in filesystems.items():
-            size.add_metric([*self._identity.values, mount], room.f_blocks * room.f_frsize)
-            available.add_metric([*self._identity.values, mount], room.f_bavail * room.f_frsize)
-        yield from (metric for metric in (size, available, up, seconds) if metric.samples)
+            size, available = (blocks * room.f_frsize for blocks in (room.f_blocks, room.f_bavail))
+            yield Reading("node_filesystem_size_bytes", size, (mount,))
+            yield Reading("node_filesystem_available_bytes", available, (mount,))

@@ -23,10 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
-from core.metrics.catalogue import Identity
+from core.metrics.catalogue import Reading
 
 CPU_INFO = Path("/proc/cpuinfo")
 OWN_GROUP = Path("/proc/self/cgroup")
@@ -94,6 +92,7 @@ def _quotas(own_group: Path, groups: Path) -> list[float]:
     return quotas
 
 
+PROCESS = psutil.Process()
 STATUS = Path("/proc/self/status")
 KIBIBYTE = 1024
 FIELD = re.compile(r"^(RssAnon|RssFile|VmSwap):\s+(\d+) kB$", re.MULTILINE)
@@ -108,40 +107,31 @@ def memory_bytes(status: str) -> dict[str, int]:
     return {name: int(kibibytes) * KIBIBYTE for name, kibibytes in FIELD.findall(status)}
 
 
-class ProcessCollector(Collector):
-    """Memory, CPU time, threads and start time of this process.
+def read_process() -> Iterator[Reading]:
+    """Yield memory, CPU time, threads and start time of this process.
 
     Anonymous memory is what counts on a 1 GB Pi: file-backed pages are the wheel's libraries, which
     the kernel can drop and read again.
     """
-
-    def __init__(self, identity: Identity) -> None:
-        self._identity = identity
-        self._start_seconds = psutil.Process().create_time()
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield one sample of each figure."""
-        sample = self._identity.sample
-        status = STATUS.read_text()
-        memory = memory_bytes(status)
-        threads = THREADS.search(status)
-        yield sample("process_anonymous_bytes", memory["RssAnon"])
-        yield sample("process_file_backed_bytes", memory["RssFile"])
-        yield sample("process_swap_bytes", memory["VmSwap"])
-        yield sample("process_cpu_seconds_total", time.process_time())
-        yield sample("process_cores", usable_cores())
-        yield sample("process_threads", int(threads[1]) if threads else 1)
-        yield sample("process_start_time_seconds", self._start_seconds)
+    status = STATUS.read_text()
+    memory = memory_bytes(status)
+    threads = THREADS.search(status)
+    yield Reading("process_anonymous_bytes", memory["RssAnon"])
+    yield Reading("process_file_backed_bytes", memory["RssFile"])
+    yield Reading("process_swap_bytes", memory["VmSwap"])
+    yield Reading("process_cpu_seconds_total", time.process_time())
+    yield Reading("process_cores", usable_cores())
+    yield Reading("process_threads", int(threads[1]) if threads else 1)
+    yield Reading("process_start_time_seconds", PROCESS.create_time())
 
 
-class Cost(Collector):
+class Cost:
     """CPU seconds of measuring and exporting.
 
     They are of pieces of code (`spent`) and of whole threads (`so_far`).
     """
 
-    def __init__(self, identity: Identity) -> None:
-        self._identity = identity
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pieces = 0.0
         self._threads: dict[str, float] = {}
@@ -169,9 +159,9 @@ class Cost(Collector):
         with self._lock:
             return self._pieces + sum(self._threads.values())
 
-    def collect(self) -> Iterator[Metric]:
+    def read(self) -> Iterator[Reading]:
         """The one counter."""
-        yield self._identity.sample("exporter_cpu_seconds_total", self.seconds())
+        yield Reading("exporter_cpu_seconds_total", self.seconds())
 
 
 LIBRARY = "libnvidia-ml.so.1"
@@ -227,15 +217,14 @@ class Gpu:
         return int(memory.used)
 
 
-class GpuCollector(Collector):
+class GpuMeter:
     """Seconds in which the GPU was busy, and its memory.
 
     A thread adds them up until it is closed.
     """
 
-    def __init__(self, identity: Identity, gpu: Gpu, name: str, cost: Cost | None = None) -> None:
+    def __init__(self, gpu: Gpu, name: str, cost: Cost | None = None) -> None:
         """`name`: of the label, e.g. `gpu:1`."""
-        self._identity = identity
         self._gpu = gpu
         self._name = name
         self._cost = cost
@@ -266,12 +255,9 @@ class GpuCollector(Collector):
             if self._cost is not None:
                 self._cost.so_far("gpu")
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield one sample of each figure."""
-        yield self._identity.sample("device_busy_seconds_total", self.busy_seconds, self._name)
-        try:
-            yield self._identity.sample(
-                "device_memory_used_bytes", self._gpu.used_bytes(), self._name
-            )
-        except OSError:
-            return
+    def read(self) -> Iterator[Reading]:
+        """Yield one reading of each figure."""
+        yield Reading("device_busy_seconds_total", self.busy_seconds, (self._name,))
+        with contextlib.suppress(OSError):
+            used = self._gpu.used_bytes()
+            yield Reading("device_memory_used_bytes", used, (self._name,))

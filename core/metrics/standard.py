@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from core import __version__
-from core.metrics.catalogue import Identity
-from core.metrics.node import FilesystemCollector, NodeCollector, firmware
-from core.metrics.process import Cost, Gpu, GpuCollector, ProcessCollector, processor
+from core.metrics.catalogue import Identity, Reading, Readings
+from core.metrics.node import Filesystems, Node, firmware
+from core.metrics.process import Cost, Gpu, GpuMeter, processor, read_process
 from core.metrics.sockets import borrowed, is_listening, is_tcp, own_sockets
 
 SAMPLE_SECONDS = 1.0
@@ -65,15 +63,14 @@ def of_connection(connection: socket.socket) -> Traffic:
     return Traffic(received, acknowledged, segments_in, segments_out)
 
 
-class TrafficMeter(Collector):
+class TrafficMeter:
     """Totals over all connections since the start, without those of the excluded local ports.
 
     A thread samples once a second, so that a connection loses at most its last second when it
     closes. Each scrape samples again. `close` ends the thread.
     """
 
-    def __init__(self, identity: Identity, excluded_ports: Iterable[int], cost: Cost) -> None:
-        self._identity = identity
+    def __init__(self, excluded_ports: Iterable[int], cost: Cost) -> None:
         self._cost = cost
         self._excluded = frozenset(excluded_ports)
         self._lock = threading.Lock()
@@ -99,14 +96,13 @@ class TrafficMeter(Collector):
         self._stop.set()
         self._thread.join()
 
-    def collect(self) -> Iterator[Metric]:
+    def read(self) -> Iterator[Reading]:
         """Bytes and packets, received and sent."""
         total = self.total()
-        sample = self._identity.sample
-        yield sample("network_receive_bytes_total", total.received_bytes)
-        yield sample("network_transmit_bytes_total", total.sent_bytes)
-        yield sample("network_receive_packets_total", total.received_packets)
-        yield sample("network_transmit_packets_total", total.sent_packets)
+        yield Reading("network_receive_bytes_total", total.received_bytes)
+        yield Reading("network_transmit_bytes_total", total.sent_bytes)
+        yield Reading("network_receive_packets_total", total.received_packets)
+        yield Reading("network_transmit_packets_total", total.sent_packets)
 
     def _watch(self) -> None:
         while not self._stop.wait(SAMPLE_SECONDS):
@@ -150,27 +146,6 @@ def tensorflow_version() -> str:
     return "none"
 
 
-class RoleCollector(Collector):
-    """`pscluster_build_info`, which is always 1, and `pscluster_ready`."""
-
-    def __init__(self, identity: Identity, server: str, ready: Callable[[], bool]) -> None:
-        """`server`: lean, stock or client."""
-        self._identity = identity
-        self._ready = ready
-        self._versions = [
-            __version__,
-            tensorflow_version(),
-            platform.python_version(),
-            server,
-            processor(),
-        ]
-
-    def collect(self) -> Iterator[Metric]:
-        """Evaluate `ready` at each scrape."""
-        yield self._identity.sample("build_info", 1, *self._versions)
-        yield self._identity.sample("ready", float(self._ready()))
-
-
 def register(
     registry: CollectorRegistry,
     identity: Identity,
@@ -184,19 +159,27 @@ def register(
 ) -> TrafficMeter:
     """Register the metrics of this process, its node and its connections.
 
-    Those of the `gpu` of this number come with them.
+    `server` is lean, stock or client. The metrics of the `gpu` of this number come with them.
 
     The meter does not count the traffic of `metrics_port`. `shared` is the folder that all nodes
     share. The meter owns a thread: a process that outlives the meter must `close` it.
     """
-    registry.register(cost)
-    registry.register(ProcessCollector(identity))
-    registry.register(NodeCollector(identity, firmware()))
-    registry.register(FilesystemCollector(identity, shared))
-    registry.register(RoleCollector(identity, server, ready))
+    versions = (
+        __version__,
+        tensorflow_version(),
+        platform.python_version(),
+        server,
+        processor(),
+    )
+
+    def read_role() -> Iterator[Reading]:
+        yield Reading("build_info", 1, versions)
+        yield Reading("ready", ready())
+
+    meter = TrafficMeter([metrics_port], cost)
+    sources = [cost.read, read_process, Node(firmware()).read, Filesystems(shared).read, read_role]
     if gpu is not None:
         with suppress(OSError):  # no driver: the job that needs it is refused
-            registry.register(GpuCollector(identity, Gpu(gpu), f"gpu:{gpu}", cost))
-    meter = TrafficMeter(identity, [metrics_port], cost)
-    registry.register(meter)
+            sources.append(GpuMeter(Gpu(gpu), f"gpu:{gpu}", cost).read)
+    registry.register(Readings(identity, *sources, meter.read))
     return meter

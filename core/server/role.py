@@ -184,7 +184,7 @@ def _serve_metrics(
 
     registry = CollectorRegistry(auto_describe=False)
     identity = Identity(role.role, role.task)
-    cost = Cost(identity)
+    cost = Cost()
     on_gpu = role.claimed_device is not None and role.claimed_device.kind == "gpu"
     standard.register(
         registry,

@@ -107,6 +107,12 @@ def event_of(line: bytes) -> Stamped | None:
     return head.seconds, event
 
 
+def event_from(name: str, fields: Mapping[str, Any]) -> Event:
+    """The event of this name in the file. Raises ValueError for other types and bounds."""
+    event: Event = _adapter(name).validate_python(fields)
+    return event
+
+
 @cache
 def _adapter(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(KEPT[name] if name else _Head)

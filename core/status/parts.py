@@ -257,6 +257,13 @@ class TrainCount:
     checkpoints: Count = 0
     staleness: StalenessCount = StalenessCount()
 
+    @property
+    def updates_done(self) -> int | None:
+        """Return the updates that were applied, with those that were lost and ran again."""
+        if self.updates_applied is None:
+            return None
+        return self.updates_applied + self.rolled_back
+
 
 LARGEST_MATRIX = 30
 """Classes of a confusion matrix that a person can read."""

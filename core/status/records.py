@@ -44,6 +44,8 @@ class LatestReport:
     """Time left after the latest epoch."""
     checkpoint_bytes: int | None = None
     """The size of the latest checkpoint."""
+    duplicates_before: int | None = None
+    """Those of earlier coordinators."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,11 @@ class Training:
             case StoppedEarly():
                 return replace(self, stopped=(seconds, event))
             case UpdatesCounted(applied, dropped, rolled_back, resumptions):
-                return self.with_counts(
+                if self.latest.duplicates_before is None:
+                    counted = self.with_report(duplicates_before=dropped)
+                else:
+                    counted = self
+                return counted.with_counts(
                     updates_applied=applied,
                     duplicates_dropped=dropped,
                     rolled_back=rolled_back,
@@ -134,6 +140,12 @@ class Training:
             case Restored():
                 return self.restored(event)
         assert_never(event)
+
+    @property
+    def duplicates_since_resumed(self) -> int | None:
+        """Return the updates that came twice since this coordinator began to count."""
+        before, dropped = self.latest.duplicates_before, self.count.duplicates_dropped
+        return None if before is None or dropped is None else dropped - before
 
     def part_seconds(self) -> Mapping[str, float]:
         """Means of the latest steps."""

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
-from core.metrics.catalogue import Identity, counter, family, gauge, histogram, metric
+from core.metrics.catalogue import Identity, Reading, Readings, metric, stored
 from recognise.service.drift import DriftFigures
 
 IDENTITY = Identity("service", 0)
@@ -24,7 +22,7 @@ class Labelled:
 
     def __call__(self, value: object, more: float = 1) -> None:
         """Count this many with this value of the label."""
-        self._instrument.labels(*IDENTITY.values, str(value)).inc(more)
+        self._instrument.labels(*IDENTITY, str(value)).inc(more)
 
 
 class ServiceMetrics:
@@ -32,26 +30,26 @@ class ServiceMetrics:
 
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
-        at = IDENTITY.values
+        at = IDENTITY
 
         def counted(short: str, label: str) -> Labelled:
-            return Labelled(counter(short, registry), short, label)
+            return Labelled(stored(Counter, short, registry), short, label)
 
         self._requests = counted("service_requests_total", "code")
-        self._seconds = histogram("service_request_seconds", registry).labels(*at)
-        self.batch = histogram("service_batch_windows", registry).labels(*at).observe
+        self._seconds = stored(Histogram, "service_request_seconds", registry).labels(*at)
+        self.batch = stored(Histogram, "service_batch_windows", registry).labels(*at).observe
         """Count the windows of one batch."""
-        self.version = gauge("service_model_version", registry).labels(*at).set
+        self.version = stored(Gauge, "service_model_version", registry).labels(*at).set
         """Show the version that is served now."""
         self.taken_over = counted("service_takeovers_total", "result")
         """New versions that were `taken` or `refused`."""
-        self.waiting = gauge("service_waiting_windows", registry).labels(*at).set_function
+        self.waiting = stored(Gauge, "service_waiting_windows", registry).labels(*at).set_function
         """Read the number of waiting windows from this function."""
-        sessions = gauge("service_sessions", registry)
+        sessions = stored(Gauge, "service_sessions", registry)
         self.session = Labelled(sessions, "service_sessions", "kind")
         """Sessions of this kind that began (1) or ended (-1)."""
         self._session_windows = counted("service_session_windows_total", "kind")
-        self._session_seconds = histogram("service_session_seconds", registry).labels(*at)
+        self._session_seconds = stored(Histogram, "service_session_seconds", registry).labels(*at)
         self.session_fault = counted("service_session_faults_total", "kind")
         """Faults in the readings of sessions."""
         self.session_refused = counted("service_sessions_refused_total", "code")
@@ -65,7 +63,7 @@ class ServiceMetrics:
 
     def drift(self, figures: Callable[[], Mapping[int, DriftFigures | None]]) -> None:
         """Read the drift by version from this function."""
-        self.registry.register(_Drift(figures))
+        self.registry.register(Readings(IDENTITY, lambda: _drift(figures())))
 
     def session_window(self, kind: str, seconds: float) -> None:
         """Count a window that was answered so long after its last reading came."""
@@ -78,21 +76,10 @@ class ServiceMetrics:
         return encode(self.registry), content_type
 
 
-class _Drift(Collector):
-    """The drift as it is at each scrape."""
-
-    def __init__(self, figures: Callable[[], Mapping[int, DriftFigures | None]]) -> None:
-        self._figures = figures
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the drift of each version that has answered enough windows lately."""
-        low = family("service_low_confidence_ratio")
-        distance = family("service_input_distance_ratio")
-        for number, figures in self._figures().items():
-            if figures is None:
-                continue
-            at = [*IDENTITY.values, str(number)]
-            low.add_metric(at, figures.low_confidence)
+def _drift(figures_of: Mapping[int, DriftFigures | None]) -> Iterator[Reading]:
+    """Yield the drift of each version that has answered enough windows lately."""
+    for number, figures in figures_of.items():
+        if figures is not None:
+            yield Reading("service_low_confidence_ratio", figures.low_confidence, (number,))
             for channel, value in figures.distance.items():
-                distance.add_metric([*at, channel], value)
-        yield from (low, distance)
+                yield Reading("service_input_distance_ratio", value, (number, channel))

@@ -27,7 +27,7 @@ def watched(folder: Path, during: Callable[[PlayedJob, str], None]) -> PlayedJob
         during(job, f"http://{coordinator.metrics_address}/metrics")
 
     job = PlayedJob(inventory, run)
-    training = TrainingMetrics(job.metrics.registry, job.status.now, "fp32", "fp32", 60.0)
+    training = TrainingMetrics(job.metrics.registry, {"pull": "fp32", "push": "fp32"}, 60.0)
     job.stream.add(job.metrics.metered(training.consume))
     job.stream.emit(Planned(1, 0, 0.1))
     return job

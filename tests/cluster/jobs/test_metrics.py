@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric as Family
 
 from cluster.jobs import job_metrics
-from cluster.jobs.job_metrics import CoordinatorMetrics, JobMetrics, PiMetrics, TrainingMetrics
+from cluster.jobs.job_metrics import CoordinatorMetrics, JobMetrics, TrainingMetrics
 from cluster.jobs.modes import wire_codecs
 from core.engine.codecs.fp16 import Fp16Codec
 from core.engine.codecs.fp32 import Fp32Codec
@@ -22,9 +22,9 @@ from core.ground.errors import ClusterError
 from core.inventory import Task
 from core.inventory.extensions import CODECS
 from core.metrics import standard
-from core.metrics.catalogue import Exporter, Identity, exported_by, metric
-from core.metrics.node import FilesystemCollector, NodeCollector, Throttling
-from core.metrics.process import Cost, Gpu, GpuCollector
+from core.metrics.catalogue import Exporter, Identity, Readings, exported_by, metric
+from core.metrics.node import Filesystems, Node, Throttling
+from core.metrics.process import Cost, Gpu, GpuMeter
 from core.status.events import (
     Advanced,
     Diverged,
@@ -113,7 +113,7 @@ def everywhere() -> Iterator[dict[str, Family]]:
         metrics_port=9201,
         server="lean",
         ready=lambda: True,
-        cost=Cost(IDENTITY),
+        cost=Cost(),
     )
     yield exported(registry)
     meter.close()
@@ -135,11 +135,11 @@ def test_a_pi_with_storage_and_a_server_with_a_gpu_export_the_rest(
     mounts = tmp_path / "mountinfo"
     mounts.write_text(NFS)
     sensors = {"cpu_thermal": [SimpleNamespace(current=48.3)]}
-    gpu = GpuCollector(IDENTITY, Gpu(0, Nvml()), "gpu:0")
+    gpu = GpuMeter(Gpu(0, Nvml()), "gpu:0")
+    node = Node(Throttling(lambda: "50005"), lambda: sensors)
+    filesystems = Filesystems("/mnt", mounts, ask=lambda _: os.statvfs("/"))
     registry = CollectorRegistry()
-    registry.register(NodeCollector(IDENTITY, Throttling(lambda: "50005"), lambda: sensors))
-    registry.register(FilesystemCollector(IDENTITY, "/mnt", mounts, ask=lambda _: os.statvfs("/")))
-    registry.register(gpu)
+    registry.register(Readings(IDENTITY, node.read, filesystems.read, gpu.read))
     found = exported(registry)
     gpu.close()
     everything = {entry.name.removesuffix("_total") for entry in exported_by("every process")}
@@ -155,16 +155,14 @@ EVERYTHING = events_of(TABLE["everything"])
 class Exported:
     """What a coordinator exports after events, one a second."""
 
-    def __init__(self, *events: Event) -> None:
+    def __init__(self, *events: Event, job: str = "train") -> None:
         self.registry = CollectorRegistry()
         self.membership = Membership(range(2))
-        self._played = fresh()
+        self._played = fresh(job)
         self._second = 0.0
         JobMetrics(self.registry, self.now, lambda: self.membership)
-        self._training = TrainingMetrics(
-            self.registry, self.now, "fp32", "topk", 30.0, lambda: 1.8e9
-        )
-        PiMetrics(self.registry, self.now)
+        codecs = {"pull": "fp32", "push": "topk"}
+        self._training = TrainingMetrics(self.registry, codecs, 30.0, lambda: 1.8e9)
         self.consume(*events)
 
     def now(self) -> tuple[RunState, float]:
@@ -188,6 +186,7 @@ class Exported:
 
 def test_a_coordinator_exports_what_the_catalogue_says() -> None:
     found = exported(Exported(*EVERYTHING).registry)
+    found |= exported(Exported(*EVERYTHING, job="pi").registry)
     whole: tuple[Exporter, ...] = ("every job", "training", "pi")
     assert found.keys() == {entry.name.removesuffix("_total") for entry in exported_by(*whole)}
     agree(found, *whole)
@@ -290,7 +289,7 @@ def test_the_catalogue_s_fixed_values_are_those_of_the_code() -> None:
 def test_what_consumers_compute_is_counted() -> None:
     metrics = CoordinatorMetrics()
     before = metrics.cost.seconds()
-    training = TrainingMetrics(metrics.registry, lambda: (RunState(), 0.0), "fp32", "fp32", 60.0)
+    training = TrainingMetrics(metrics.registry, {"pull": "fp32", "push": "topk"}, 60.0)
     consume = metrics.metered(training.consume)
     for _ in range(100):
         consume(Stepped(1, 100, 1.0, 0.3, {"pull": 0.1}))

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, generate_latest
 
+from cluster.jobs.job_metrics import JobMetrics
 from cluster.pages.drawing import Drawing
 from cluster.pages.files import RunRecord, SweepRecord
-from cluster.sweeps.job import SweepMetrics
 from cluster.sweeps.progress import picture_of
 from core.status import events
 from core.status.apply import replay
@@ -61,7 +61,7 @@ def test_the_history_leaves_the_runs_to_sweep_json() -> None:
 
 def test_the_metrics_count_the_runs_by_state() -> None:
     registry = CollectorRegistry()
-    SweepMetrics(registry, lambda: (replay([(0.0, MOVED)]), 0.0))
+    JobMetrics(registry, lambda: (replay([(0.0, MOVED)]), 0.0))
     text = generate_latest(registry).decode()
     assert 'pscluster_sweep_runs{role="coordinator",state="running",task="0"} 1.0' in text
     assert 'pscluster_sweep_remaining_seconds{role="coordinator",task="0"} 12.5' in text

@@ -7,8 +7,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from core.metrics import process
-from core.metrics.catalogue import Identity
-from core.metrics.process import LONGEST_LOOK_SECONDS, Gpu, GpuCollector
+from core.metrics.catalogue import Identity, Reading
+from core.metrics.process import LONGEST_LOOK_SECONDS, Gpu, GpuMeter
 from tests.core.server.test_exporter import registered
 
 
@@ -40,7 +40,7 @@ class Nvml:
 
 def test_busy_seconds_add_up_and_a_late_look_counts_nothing() -> None:
     library = Nvml()
-    collector = GpuCollector(Identity("worker", 1), Gpu(1, library), "gpu:1")
+    collector = GpuMeter(Gpu(1, library), "gpu:1")
     collector.close()
     collector.busy_seconds = 0.0
     collector.add_busy(2.0)
@@ -48,15 +48,15 @@ def test_busy_seconds_add_up_and_a_late_look_counts_nothing() -> None:
     collector.add_busy(1.0)
     collector.add_busy(LONGEST_LOOK_SECONDS + 1.0)
     assert collector.busy_seconds == pytest.approx(2.0)
-    found = {family.name: family.samples[0] for family in collector.collect()}
-    busy = found["pscluster_device_busy_seconds"]
-    assert (busy.value, busy.labels) == (2.0, {"role": "worker", "task": "1", "device": "gpu:1"})
-    assert found["pscluster_device_memory_used_bytes"].value == 7 << 30
+    assert [*collector.read()] == [
+        Reading("device_busy_seconds_total", 2.0, ("gpu:1",)),
+        Reading("device_memory_used_bytes", 7 << 30, ("gpu:1",)),
+    ]
 
 
 def test_its_thread_looks_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("core.metrics.process.LOOK_SECONDS", 0.01)
-    collector = GpuCollector(Identity("worker", 0), Gpu(0, Nvml(100)), "gpu:0")
+    collector = GpuMeter(Gpu(0, Nvml(100)), "gpu:0")
     end = time.monotonic() + 60
     while not collector.busy_seconds:
         assert time.monotonic() < end
@@ -66,11 +66,11 @@ def test_its_thread_looks_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_gpu_that_falls_off_the_bus_ends_the_looks_and_no_scrape() -> None:
     library = Nvml()
-    collector = GpuCollector(Identity("worker", 0), Gpu(0, library), "gpu:0")
+    collector = GpuMeter(Gpu(0, library), "gpu:0")
     library.codes = {"busy": 15, "memory": 15}
     with pytest.raises(OSError, match="nvmlDeviceGetUtilizationRates answers with error 15"):
         collector.add_busy(1.0)
-    assert [family.name for family in collector.collect()] == ["pscluster_device_busy_seconds"]
+    assert [reading.short for reading in collector.read()] == ["device_busy_seconds_total"]
     collector.close()
 
 

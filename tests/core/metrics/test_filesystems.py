@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.metrics.catalogue import Identity
-from core.metrics.node import FilesystemCollector, is_remote, type_of
+from core.metrics.node import Filesystems, is_remote, type_of
 from tests.hang import HANG_SECONDS
 
 SHARED = "/mnt/pscluster/shared"
@@ -41,7 +40,7 @@ def collector(
     ask: Callable[[str], os.statvfs_result] = statvfs,
     mounts: str = LOCAL + NFS,
     **waits: float,
-) -> FilesystemCollector:
+) -> Filesystems:
     """A collector of a node with these mounts, whose shared folder is asked like that."""
     path = folder / "mountinfo"
     path.write_text(mounts)
@@ -49,18 +48,17 @@ def collector(
     def asked(place: str) -> os.statvfs_result:
         return (ask if place == SHARED else statvfs)(place)
 
-    return FilesystemCollector(Identity("ps", 0), SHARED, path, asked, **waits)
+    return Filesystems(SHARED, path, asked, **waits)
 
 
-def samples(collector: FilesystemCollector) -> dict[tuple[str, str], float]:
+def samples(filesystems: Filesystems) -> dict[tuple[str, str], float]:
     return {
-        (sample.name.removeprefix("pscluster_node_"), sample.labels["mount"]): sample.value
-        for family in collector.collect()
-        for sample in family.samples
+        (short.removeprefix("node_"), str(labels[0])): value
+        for short, value, labels, _ in filesystems.read()
     }
 
 
-def until(collector: FilesystemCollector, up: float) -> dict[tuple[str, str], float]:
+def until(collector: Filesystems, up: float) -> dict[tuple[str, str], float]:
     """What is told once the server is said to be up, 1.0, or down."""
     end = time.monotonic() + HANG_SECONDS
     while (found := samples(collector)).get(UP) != up:
@@ -80,7 +78,7 @@ def test_the_type_is_that_of_the_deepest_mount_on_top() -> None:
 
 
 def test_this_machine_s_root_and_no_shared_folder() -> None:
-    found = samples(FilesystemCollector(Identity("ps", 0), None))
+    found = samples(Filesystems(None))
     assert set(found) == {("filesystem_size_bytes", "root"), ("filesystem_available_bytes", "root")}
     assert 0 < found["filesystem_available_bytes", "root"] <= found["filesystem_size_bytes", "root"]
 

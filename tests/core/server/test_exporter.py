@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from cluster.jobs.roles import role_metrics
 from core import __version__
 from core.metrics import exporter, standard
-from core.metrics.catalogue import Identity
+from core.metrics.catalogue import Identity, Readings
 from core.metrics.exporter import Exporter
 from core.metrics.node import processor_celsius
 from core.metrics.process import Cost, memory_bytes
@@ -121,7 +121,7 @@ def test_an_exporter_answers_on_ipv6_and_frees_its_port() -> None:
 
 def registered(registry: CollectorRegistry, identity: Identity, **more: Any) -> TrafficMeter:
     """The figures of a lean role at these."""
-    cost = Cost(identity)
+    cost = Cost()
     return standard.register(
         registry, identity, metrics_port=1, server="lean", ready=lambda: True, cost=cost, **more
     )
@@ -149,8 +149,8 @@ def test_every_process_tells_about_itself_its_node_and_its_build() -> None:
 
 def test_what_the_exporter_computes_is_counted() -> None:
     registry = CollectorRegistry()
-    cost = Cost(Identity("ps", 0))
-    registry.register(cost)
+    cost = Cost()
+    registry.register(Readings(Identity("ps", 0), cost.read))
     with exporting(registry, cost=cost) as serving:
         seen = [0.0]
         for _ in range(20):
