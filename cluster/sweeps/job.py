@@ -43,7 +43,7 @@ from cluster.sweeps.progress import (
     picture_of,
     text_table,
 )
-from cluster.sweeps.sweep_file import SweepFile, axes_of
+from cluster.sweeps.sweep_file import SweepFile, axes_of, read_sweep_file
 from cluster.sweeps.trials import Trials
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import atomic_write, read_json
@@ -212,7 +212,7 @@ class SweepRun(Job):
             "running",
             sweep.placement,
             sweep.seeds,
-            sweep.axes,
+            axes_of([run.settings for run in runs]),
             runs,
         )
         record.write(folder)
@@ -362,12 +362,11 @@ def _stored_base(folder: Path, sweep: SweepFile) -> list[str]:
     try:
         plan = read_json(path)
         base = [str(argument) for argument in plan["base"]]
-        stored = str(plan["fingerprint"])
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise UsageError(
             f"{path}: expected what `fab sweep` writes, got {type(problem).__name__}: {problem}"
         ) from None
-    if stored != fingerprint(sweep):
+    if fingerprint(read_sweep_file(folder / COPY)) != fingerprint(sweep):
         raise UsageError(
             f"{sweep.file}: has other runs than the sweep in {folder}: `fab sweep"
             f" {shlex.quote(str(folder / COPY))} --resume --run {shlex.quote(str(folder))}` resumes"

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from cluster.pages.files import OVER, RunRecord, SweepRecord
-from cluster.sweeps.reader import Search
+from cluster.sweeps.sweep_file import Search
 from core.ground.files import parsed_json
 from core.status.view import SweepCellView, SweepView
 

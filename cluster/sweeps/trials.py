@@ -13,7 +13,7 @@ import numpy as np
 from cluster.pages.files import OVER, RunRecord
 from cluster.sweeps.plan import PlannedRun, run_id
 from cluster.sweeps.progress import Epoch
-from cluster.sweeps.reader import Dimension, Search
+from cluster.sweeps.sweep_file import Range, Search
 from core.ground.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -116,9 +116,9 @@ class Trials:
         else:
             trial = self._trial(lost_trial.number)
         settings = {}
-        for place, dimension in enumerate(self._search.space):
+        for place, (key, dimension) in enumerate(self._search.space.items()):
             self._study.sampler = self._sampler(trial.number, place)
-            settings[dimension.key] = _suggested_value(trial, dimension)
+            settings[key] = _suggested_value(trial, key, dimension)
         run = PlannedRun(run_id(trial.number + 1), settings, self._seed)
         self._run_ids.add(run.id)
         return run
@@ -159,11 +159,11 @@ class Trials:
         return self._optuna.trial.Trial(self._study, stored_trial._trial_id)
 
 
-def _suggested_value(trial: "optuna.Trial", of: Dimension) -> Any:
-    if of.choices:
-        return trial.suggest_categorical(of.key, of.choices)
-    if of.whole:
-        return trial.suggest_int(
-            of.key, int(of.low), int(of.high), step=int(of.step or 1), log=of.log
-        )
-    return trial.suggest_float(of.key, of.low, of.high, step=of.step, log=of.log)
+def _suggested_value(trial: "optuna.Trial", key: str, dimension: Any) -> Any:
+    if not isinstance(dimension, Range):
+        return trial.suggest_categorical(key, dimension)
+    low, high = dimension.ends
+    if dimension.whole:
+        step = int(dimension.step or 1)
+        return trial.suggest_int(key, int(low), int(high), step=step, log=dimension.log)
+    return trial.suggest_float(key, low, high, step=dimension.step, log=dimension.log)

@@ -7,22 +7,24 @@ import pytest
 from cluster.pages.files import RunRecord
 from cluster.sweeps.plan import PlannedRun
 from cluster.sweeps.progress import Epoch
-from cluster.sweeps.reader import Dimension, Search
+from cluster.sweeps.sweep_file import Search
 from cluster.sweeps.trials import STUDY, Trials
 from core.ground.errors import ClusterError
 
 HIDDEN = "jobs.train.model.hidden"
 RATE = "jobs.train.optimizer.learning_rate"
 EPOCHS = "jobs.train.epochs"
-SPACE = (
-    Dimension(HIDDEN, (8, 16)),
-    Dimension(RATE, low=1e-4, high=1e-2, log=True),
-    Dimension(EPOCHS, low=2, high=6, step=2, whole=True),
-)
+SPACE = {
+    HIDDEN: (8, 16),
+    RATE: {"low": 1e-4, "high": 1e-2, "log": True},
+    EPOCHS: {"low": 2, "high": 6, "step": 2, "whole": True},
+}
 
 
 def search(trials: int = 6, pruner: str = "none", metric: str = "accuracy") -> Search:
-    return Search(trials, "tpe", pruner, metric, SPACE)
+    return Search.model_validate(
+        {"trials": trials, "pruner": pruner, "metric": metric, "space": SPACE}
+    )
 
 
 def finished(run: PlannedRun, accuracy: float) -> RunRecord:
@@ -83,7 +85,7 @@ def test_drivers_that_die_between_the_draws_draw_what_one_would(
         folder = tmp_path / f"{died}"
         known = list[RunRecord]()
         folder.mkdir()
-        order = replace(search(count), sampler=sampler)
+        order = search(count).model_copy(update={"sampler": sampler})
         trials = Trials(order, folder, 7)
         while (run := trials.next_run()) is not None:
             if died:
