@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import Signals
-from typing import Any
+from typing import Any, Protocol
 
 from cluster.pages.files import RunRecord, SweepRecord
 from cluster.programs.output import BoundedLog
-from cluster.sweeps.executors import Executor, RunAssignment
+from cluster.sweeps.executors import Executor, Places
 from cluster.sweeps.plan import RunExit, Schedule
 from cluster.sweeps.progress import Advance, Epoch, MemberOutput, seconds_left
 from core.ground.errors import ClusterError, ExitCode
@@ -49,25 +49,23 @@ class Lease:
         return time.monotonic() - self.began
 
 
-@dataclass(frozen=True)
-class Hooks:
-    """What happens around the runs. `arguments_of` makes the arguments of a run's training.
+class Sweep(Protocol):
+    """What a drive asks and tells the sweep whose runs it drives."""
 
-    `on_change` gets each record after a change; `on_epoch` says whether to end the run early, and
-    why (empty: no); `on_over` gets a run that is over; `lost_cluster` says whether a return code
-    means that the roles must restart. `on_look()` is called some times a second; `to_come()` is how
-    many runs a search has yet to draw. `before` gets the folder of a run that is about to begin; it
-    raises ClusterError, OSError.
-    """
+    def arguments_of(self, run: RunRecord) -> Sequence[str]:
+        """The arguments of the run's training."""
 
-    arguments_of: Callable[[RunRecord], Sequence[str]]
-    on_change: Callable[[SweepRecord], None]
-    on_epoch: Callable[[RunRecord, Epoch], str]
-    on_over: Callable[[RunRecord], None]
-    lost_cluster: Callable[[int], bool] = lambda code: False
-    on_look: Callable[[], None] = lambda: None
-    to_come: Callable[[], int] = lambda: 0
-    before: Callable[[Path], None] = lambda folder: None
+    def changed(self, record: SweepRecord) -> None:
+        """Take the record after a change."""
+
+    def run_over(self, run: RunRecord) -> None:
+        """Take a run that is over."""
+
+    def loses_the_cluster(self, code: int) -> bool:
+        """Whether the return code of a run means that the roles must restart."""
+
+    def looked(self) -> None:
+        """Called some times a second."""
 
 
 class ClusterLost(ClusterError):
@@ -79,14 +77,13 @@ class ClusterLost(ClusterError):
 class Drive:
     """The runs of one schedule on some executors, from the first to the last."""
 
-    def __init__(
-        self, schedule: Schedule, executors: Sequence[Executor], folder: Path, hooks: Hooks
-    ) -> None:
+    def __init__(self, schedule: Schedule, places: Places, folder: Path, sweep: Sweep) -> None:
         """`folder` is the sweep's."""
         self.schedule = schedule
-        self.executors = executors
+        self._places = places
+        self._executors = places.executors
         self._folder = folder
-        self._hooks = hooks
+        self._sweep = sweep
         self.leases: dict[str, Lease] = {}
         self._selector = selectors.DefaultSelector()
         self._idle_since: float | None = None
@@ -98,17 +95,18 @@ class Drive:
 
         Raises ClusterLost, ClusterError.
         """
-        self._hooks.on_change(self.schedule.record)
+        self._sweep.changed(self.schedule.record)
         try:
             while True:
                 if asked_to_end():
                     self._interrupt()
                     return False
                 self._hand_out()
-                if not self.leases and not self.schedule.open and not self._hooks.to_come():
+                if not self.leases and not self.schedule.open and not self.schedule.trials.to_come:
                     return True
                 self._read_all()
-                self._hooks.on_look()
+                self._places.rejoin()
+                self._sweep.looked()
         finally:
             for lease in list(self.leases.values()):
                 self._forget(lease)
@@ -121,14 +119,14 @@ class Drive:
             for lease in self.leases.values()
         }
         available_count = sum(
-            executor.available and executor.name not in self._aside for executor in self.executors
+            executor.available and executor.name not in self._aside for executor in self._executors
         )
         return seconds_left(
-            self.schedule.record.runs, available_count, elapsed, self._hooks.to_come()
+            self.schedule.record.runs, available_count, elapsed, self.schedule.trials.to_come
         )
 
     def _hand_out(self) -> None:
-        available = [executor for executor in self.executors if executor.available]
+        available = [executor for executor in self._executors if executor.available]
         names = [executor.name for executor in available]
         for executor in available:
             if (
@@ -169,15 +167,14 @@ class Drive:
             raise write_refusal(folder, "the folder of the run cannot be made", problem) from None
         self.leases[executor.name] = lease
         try:
-            self._hooks.before(folder)
-            executor.begin(RunAssignment(run.id, self._hooks.arguments_of(run), folder))
+            executor.begin(run.id, self._sweep.arguments_of(run), folder)
             self._selector.register(executor.running.fileno(), selectors.EVENT_READ, lease)
         except (ClusterError, OSError) as problem:
             lease.is_open = False
             self._over(lease, RunExit(None, str(problem), lost=not executor.available))
             return
         log.info("run %s begins on %s", run.id, executor.name)
-        self._hooks.on_change(self.schedule.record)
+        self._sweep.changed(self.schedule.record)
 
     def _read_all(self) -> None:
         for key, _ in self._selector.select(LOOK_SECONDS):
@@ -203,7 +200,7 @@ class Drive:
         if isinstance(message, Advance):
             lease.progress = message
             return
-        why = self._hooks.on_epoch(lease.run, message)
+        why = self.schedule.trials.epoch_ended(lease.run, message)
         if why and not lease.pruned:
             lease.pruned = why
             lease.ended_by_us = True
@@ -215,7 +212,7 @@ class Drive:
             pass
         lease.lines.close()
         self._over(lease, self._ending(lease, code))
-        if self._hooks.lost_cluster(code) and not lease.ended_by_us:
+        if self._sweep.loses_the_cluster(code) and not lease.ended_by_us:
             raise ClusterLost(f"run {lease.run.id}: {lease.lines.last or f'ended with {code}'}")
 
     def _ending(self, lease: Lease, code: int) -> RunExit:
@@ -224,7 +221,7 @@ class Drive:
         else:
             ended = f"exit code {code}"
         description = f"ended with {ended}: {lease.lines.last or 'its process said nothing'}"
-        if self._hooks.lost_cluster(code):
+        if self._sweep.loses_the_cluster(code):
             return RunExit(None, description, ended_by_us=True)
         judged = not lease.pruned and code not in (ExitCode.PORT_TAKEN, ExitCode.SERVER_LOST)
         if judged:
@@ -263,8 +260,9 @@ class Drive:
                 "run %s on %s %s; it waits for its next turn", run.id, name, ending.description
             )
         if run.state != "waiting":
-            self._hooks.on_over(run)
-        self._hooks.on_change(self.schedule.record)
+            self.schedule.trials.over(run)
+            self._sweep.run_over(run)
+        self._sweep.changed(self.schedule.record)
 
     def _forget(self, lease: Lease) -> None:
         self.leases.pop(lease.executor.name, None)

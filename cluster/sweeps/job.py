@@ -16,26 +16,23 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from cluster.apps.copy import KeptApp
 from cluster.jobs.job_metrics import OURS, SELF
 from cluster.jobs.lifecycle import Job, JobContext
 from cluster.jobs.run_folder import RunFolder, is_finished
 from cluster.jobs.run_status import Now
 from cluster.pages.files import FILE, RunRecord, SweepRecord, SweepState, read_sweep
 from cluster.programs.process import end_marked
-from cluster.sweeps.drive import RUNS, ClusterLost, Drive, Hooks
-from cluster.sweeps.executors import APP, Places, app_there, bring_app, settle_app
+from cluster.sweeps.drive import ClusterLost, Drive
+from cluster.sweeps.executors import places_of
 from cluster.sweeps.plan import (
     Schedule,
     base_overrides,
     fingerprint,
     is_setting,
-    override,
     overrides_of,
     planned_runs,
 )
 from cluster.sweeps.progress import (
-    Epoch,
     aligned,
     best_of,
     csv_of,
@@ -76,10 +73,6 @@ log = logging.getLogger(__name__)
 PLAN = "plan.json"
 COPY = "sweep.yaml"
 TABLE = "table.csv"
-FILES = "files"
-"""The folder of a run's files on another node, seen from its inventory."""
-THERE = "../inventory.yaml"
-"""The inventory on another node, seen from the folder of its files."""
 MOVE_SECONDS = 2.0
 LOOKED_AT = 50
 """Sweeps, the newest ones, among which an unfinished one of the same file is looked for."""
@@ -114,8 +107,6 @@ class SweepRun(Job):
         self.record: SweepRecord | None = None
         self._over = False
         self._drive: Drive | None = None
-        self._places: Places | None = None
-        self._trials: Trials | None = None
         self._moved_at = 0.0
         SweepMetrics(self.metrics.registry, self.status.now)
         self._folder = Path()
@@ -159,16 +150,15 @@ class SweepRun(Job):
         mark = str(folder.path.resolve())
         end_marked(mark)  # of a driver that was killed
         record = self.record or self._begun(folder.path)
-        self.metrics.serve(self.inventory.task("coordinator", 0))
-        search = self.sweep.search
         self.record = record
-        if search is not None:
-            self._trials = Trials(search, folder.path, self.sweep.seeds[0], record.runs)
-        schedule = Schedule(
-            record, lambda: None if self._trials is None else self._trials.next_run()
-        )
-        places = self._places = Places(self.inventory, self.sweep.placement, mark)
-        drive = self._drive = Drive(schedule, places.executors, folder.path, self._hooks())
+        self.metrics.serve(self.inventory.task("coordinator", 0))
+        trials = None
+        if self.sweep.search is not None:
+            trials = Trials(self.sweep.search, folder.path, self.sweep.seeds[0], record.runs)
+        schedule = Schedule(record, trials)
+        app = None if self.app is None else self.app.copy
+        places = places_of(self.inventory, self.sweep.placement, mark, app)
+        drive = self._drive = Drive(schedule, places, folder.path, self)
         self.stream.emit(events.StageBegan("sweep", self.sweep.run_count, "runs"))
         last = False
         try:
@@ -218,68 +208,30 @@ class SweepRun(Job):
         record.write(folder)
         return record
 
-    def _hooks(self) -> Hooks:
-        on_the_cluster = self.sweep.placement == "cluster"
-        trials = self._trials
-        return Hooks(
-            self._arguments_of,
-            self._changed,
-            self._epoch_ended,
-            self._run_over,
-            lambda code: on_the_cluster and _loses_the_cluster(code),
-            self._look,
-            lambda: 0 if trials is None else trials.to_come,
-            self._bring_app,
-        )
-
-    def _arguments_of(self, run: RunRecord) -> list[str]:
-        """The arguments of a run's training."""
+    def arguments_of(self, run: RunRecord) -> Sequence[str]:
+        """The arguments of a run's training, whose inventory and app its place names."""
         cluster = [argument for argument in self._order.overrides if not is_setting(argument)]
         if self.sweep.placement == "node":
             cluster.append("page.listen=off")
-        overrides = [
-            *cluster,
-            *overrides_of(self._base, self.sweep.placement, run.settings, run.seed),
-        ]
-        copy = self._copy
-        if self._elsewhere:
-            path, app = THERE, app_there(FILES)
-        else:
-            path, app = str(self.inventory.path.resolve()), str(copy and copy.path.resolve())
-        if copy is not None:
-            overrides.append(override(APP, app))
-        settings = [word for argument in overrides for word in ("--set", argument)]
-        return ["--inventory", path, *settings, "--quiet", *self._order.flags]
+        own = overrides_of(self._base, self.sweep.placement, run.settings, run.seed)
+        settings = [word for argument in (*cluster, *own) for word in ("--set", argument)]
+        return [*settings, "--quiet", *self._order.flags]
 
-    @property
-    def _elsewhere(self) -> bool:
-        return self._places is not None and self._places.elsewhere
-
-    @property
-    def _copy(self) -> KeptApp | None:
-        """The sweep's own copy of its app."""
-        return None if self.app is None else self.app.copy
-
-    def _bring_app(self, folder: Path) -> None:
-        """Put the sweep's own app into the folder of a run that goes to another node.
-
-        Whatever came back from there is not used.
-        """
-        if self._elsewhere:
-            bring_app(self._copy, folder)
-
-    def _changed(self, record: SweepRecord) -> None:
-        if self._trials is not None:
-            record = replace(record, axes=axes_of([run.settings for run in record.runs]))
+    def changed(self, record: SweepRecord) -> None:
+        """Write the record, and show it."""
         self.record = record
         record.write(self._folder)
         counts = record.counts()
         self.stream.emit(events.Advanced(counts["finished"] + counts["failed"] + counts["pruned"]))
         self._moved()
 
-    def _look(self) -> None:
-        if self._places is not None:
-            self._places.rejoin()
+    def loses_the_cluster(self, code: int) -> bool:
+        """Whether a training over all nodes that ended so leaves its variables on the servers."""
+        killed = code < 0 or code == ExitCode.SERVER_LOST
+        return killed and self.sweep.placement == "cluster"
+
+    def looked(self) -> None:
+        """Show now and then how the runs stand."""
         if time.monotonic() - self._moved_at >= MOVE_SECONDS:
             self._moved()
 
@@ -297,19 +249,8 @@ class SweepRun(Job):
             events.SweepMoved(picture_of(self.record, shares, self._drive.seconds_left()))
         )
 
-    def _epoch_ended(self, run: RunRecord, epoch: Epoch) -> str:
-        if self._trials is None:
-            return ""
-        return self._trials.epoch_ended(run, epoch)
-
-    def _run_over(self, run: RunRecord) -> None:
-        if self._elsewhere:
-            try:
-                settle_app(self._copy, self._folder / RUNS / run.id)
-            except (ClusterError, OSError) as problem:
-                log.warning("run %s has no copy of its app: %s", run.id, problem)
-        if self._trials is not None:
-            self._trials.over(run)
+    def run_over(self, run: RunRecord) -> None:
+        """Say how the run ended."""
         description = ", ".join(
             part for part in (in_words(run.settings), f"seed {run.seed}") if part
         )
@@ -330,8 +271,7 @@ class SweepRun(Job):
             state = "cancelled"
         elif counts["failed"]:
             state = "failed"
-        axes = self.record.axes if self.record else record.axes
-        self.record = final_record = replace(record, state=state, axes=axes)
+        self.record = final_record = replace(record, state=state)
         atomic_write(self._folder / TABLE, csv_of(final_record).encode())
         final_record.write(self._folder)
         for line in aligned(text_table(final_record)):
@@ -346,11 +286,6 @@ class SweepRun(Job):
                 f"{counts['failed']} of {len(record.runs)} runs failed; run {first.id}:"
                 f" {first.error}"
             )
-
-
-def _loses_the_cluster(code: int) -> bool:
-    """Whether a training over all nodes that ended so leaves its variables on the servers."""
-    return code < 0 or code == ExitCode.SERVER_LOST
 
 
 def _stored_base(folder: Path, sweep: SweepFile) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cluster.pages.files import OVER, Placement, RunRecord, SweepRecord
-from cluster.sweeps.progress import LONGEST_ERROR, figures_of_node
+from cluster.sweeps.progress import LONGEST_ERROR, Epoch, figures_of_node
 from cluster.sweeps.sweep_file import (
     SEED,
     SETTINGS_PREFIX,
@@ -18,6 +18,7 @@ from cluster.sweeps.sweep_file import (
     RunSettings,
     SweepError,
     SweepFile,
+    axes_of,
 )
 from core.documents import InventoryError, InventoryProblem, yaml_words
 from core.documents.yaml_document import KeyPath
@@ -33,29 +34,18 @@ SINGLE = "single"
 ENOUGH_PROBLEMS = 20
 
 
-@dataclass(frozen=True)
-class PlannedRun:
-    """One run: `settings` are what it has of its own, by key."""
-
-    id: str
-    settings: Mapping[str, Any]
-    seed: int
-
-
 def override(key: str, value: Any) -> str:
     """The setting as `--set` takes it: JSON is YAML."""
     return f"{key}={json.dumps(value)}"
 
 
-def planned_runs(sweep: SweepFile) -> tuple[PlannedRun, ...]:
+def planned_runs(sweep: SweepFile) -> tuple[RunRecord, ...]:
     """The runs of a grid or a list: every seed of the first settings, then of the next.
 
     None of a search.
     """
     pairs = [(choice.settings, seed) for choice in sweep.choices for seed in sweep.seeds]
-    return tuple(
-        PlannedRun(run_id(at), settings, seed) for at, (settings, seed) in enumerate(pairs, 1)
-    )
+    return tuple(RunRecord(run_id(at), *pair) for at, pair in enumerate(pairs, 1))
 
 
 def run_id(number: int) -> str:
@@ -245,21 +235,39 @@ class RunExit:
     """The process refused its settings: another attempt would too."""
 
 
+class FixedRuns:
+    """The runs are known: none is drawn, and none is ended early."""
+
+    @property
+    def to_come(self) -> int:
+        """Runs that are not drawn yet."""
+        return 0
+
+    def next_run(self) -> RunRecord | None:
+        """The next run of a search; None where there is none, or none yet."""
+        return None
+
+    def epoch_ended(self, run: RunRecord, epoch: Epoch) -> str:
+        """Why to end the run now; empty to let it run."""
+        return ""
+
+    def over(self, run: RunRecord) -> None:
+        """The run is over, with its figures on the validation where it has some."""
+
+
 class Schedule:
     """Hands out the runs of a record, and keeps the record.
 
     A run is with one node at a time: its lease.
     """
 
-    def __init__(
-        self, record: SweepRecord, draw: Callable[[], PlannedRun | None] = lambda: None
-    ) -> None:
-        """`draw()` makes the next run of a search; None where there is none, or none yet."""
+    def __init__(self, record: SweepRecord, trials: FixedRuns | None = None) -> None:
+        """The `trials` of a search draw further runs."""
         running = (run for run in record.runs if run.state == "running")
         for run in running:  # of a driver that died
             record = record.with_run(replace(run, state="waiting"))
         self.record = record
-        self._draw = draw
+        self.trials = trials or FixedRuns()
         self._leases: dict[str, str] = {}
         self._endings: dict[str, int] = {}
         self._strikes: dict[str, int] = {}
@@ -282,19 +290,14 @@ class Schedule:
         waiting = [run for run in self.record.runs if run.state == "waiting"]
         own_runs = [run for run in waiting if run.node == node]
         free = [run for run in waiting if run.node is None or run.node not in other_nodes]
-        next_run = next(iter((*own_runs, *free)), None) or self._new_run()
+        next_run = next(iter((*own_runs, *free)), None) or self.trials.next_run()
         if next_run is None:
             return None
         self._leases[node] = next_run.id
         leased_run = replace(next_run, state="running", node=node, error=None)
-        self.record = self.record.with_run(leased_run)
+        record = self.record.with_run(leased_run)
+        self.record = replace(record, axes=axes_of([run.settings for run in record.runs]))
         return leased_run
-
-    def _new_run(self) -> RunRecord | None:
-        planned = self._draw()
-        if planned is None:
-            return None
-        return RunRecord(planned.id, planned.settings, planned.seed)
 
     def ended(self, node: str, ending: RunExit, seconds: float, folder: str | None) -> RunRecord:
         """The node's run after its process ended, `seconds` after it began there."""

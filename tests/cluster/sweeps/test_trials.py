@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from cluster.pages.files import RunRecord
-from cluster.sweeps.plan import PlannedRun
 from cluster.sweeps.progress import Epoch
 from cluster.sweeps.sweep_file import Search
 from cluster.sweeps.trials import STUDY, Trials
@@ -27,26 +26,19 @@ def search(trials: int = 6, pruner: str = "none", metric: str = "accuracy") -> S
     )
 
 
-def finished(run: PlannedRun, accuracy: float) -> RunRecord:
-    return RunRecord(
-        run.id,
-        run.settings,
-        run.seed,
-        "finished",
-        {"accuracy": 0.0},
-        selected={"accuracy": accuracy},
-    )
+def finished(run: RunRecord, accuracy: float) -> RunRecord:
+    return replace(run, state="finished", final={"accuracy": 0.0}, selected={"accuracy": accuracy})
 
 
-def draw(trials: Trials) -> PlannedRun:
+def draw(trials: Trials) -> RunRecord:
     """The next run, which there is."""
     run = trials.next_run()
     assert run is not None
     return run
 
 
-def running(run: PlannedRun) -> RunRecord:
-    return RunRecord(run.id, run.settings, run.seed, "running")
+def running(run: RunRecord) -> RunRecord:
+    return replace(run, state="running")
 
 
 def test_trials_are_drawn_from_the_space_and_no_more_than_asked_for(tmp_path: Path) -> None:
