@@ -129,16 +129,14 @@ class Drive:
         available = [executor for executor in self._executors if executor.available]
         names = [executor.name for executor in available]
         for executor in available:
-            if (
-                self.schedule.is_set_aside(executor.name, len(available) - len(self._aside))
-                and executor.name not in self._aside
-            ):
+            if executor.name in self.leases or executor.name in self._aside:
+                continue
+            if self.schedule.is_set_aside(executor.name, len(available) - len(self._aside)):
                 self._aside.add(executor.name)
                 self.schedule.gone(executor.name)
                 log.warning(
                     "%s: its last runs ended without a result: it gets no more", executor.name
                 )
-            if executor.name in self.leases or executor.name in self._aside:
                 continue
             run = self.schedule.lease_next(executor.name, names)
             if run is not None:

@@ -268,7 +268,6 @@ class Schedule:
             record = record.with_run(replace(run, state="waiting"))
         self.record = record
         self.trials = trials or FixedRuns()
-        self._leases: dict[str, str] = {}
         self._endings: dict[str, int] = {}
         self._strikes: dict[str, int] = {}
 
@@ -276,10 +275,6 @@ class Schedule:
     def open(self) -> bool:
         """Whether a run waits or is with a node."""
         return any(run.state not in OVER for run in self.record.runs)
-
-    def leased(self, node: str) -> RunRecord | None:
-        """The run that the node has."""
-        return next((run for run in self.record.runs if self._leases.get(node) == run.id), None)
 
     def lease_next(self, node: str, other_nodes: Collection[str] = ()) -> RunRecord | None:
         """The next run for a free node, which has it from now on; None where none waits.
@@ -293,7 +288,6 @@ class Schedule:
         next_run = next(iter((*own_runs, *free)), None) or self.trials.next_run()
         if next_run is None:
             return None
-        self._leases[node] = next_run.id
         leased_run = replace(next_run, state="running", node=node, error=None)
         record = self.record.with_run(leased_run)
         self.record = replace(record, axes=axes_of([run.settings for run in record.runs]))
@@ -331,8 +325,8 @@ class Schedule:
 
     def _returned(self, node: str, seconds: float) -> RunRecord:
         """The run that the node has no more, with the seconds it spent on it."""
-        leased = self._leases.pop(node)
-        run = next(run for run in self.record.runs if run.id == leased)
+        running = (run for run in self.record.runs if run.state == "running")
+        run = next(run for run in running if run.node == node)
         return replace(run, seconds=round(run.seconds + seconds, 3))
 
     def gone(self, node: str) -> None:
