@@ -1,6 +1,7 @@
 """Drives the runs of a sweep: gives each free executor one, reads its output, records its end."""
 
 import logging
+import math
 import selectors
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -85,9 +86,8 @@ class Drive:
         self._folder = folder
         self._sweep = sweep
         self.leases: dict[str, Lease] = {}
-        self._selector = selectors.DefaultSelector()
-        self._idle_since: float | None = None
-        self._said_idle = False
+        self._there_at = time.monotonic()
+        """When a node was there last; infinite once a person was told that none is."""
         self._aside: set[str] = set()
 
     def run(self, asked_to_end: Callable[[], bool]) -> bool:
@@ -110,7 +110,6 @@ class Drive:
         finally:
             for lease in list(self.leases.values()):
                 self._forget(lease)
-            self._selector.close()
 
     def seconds_left(self) -> float | None:
         """Return the time until all runs are over; None while nothing is known."""
@@ -146,12 +145,9 @@ class Drive:
     def _say_when_idle(self, is_there: bool) -> None:
         now = time.monotonic()
         if is_there:
-            self._idle_since = None
-            self._said_idle = False
-        elif self._idle_since is None:
-            self._idle_since = now
-        elif now - self._idle_since > NO_NODE_SECONDS and not self._said_idle:
-            self._said_idle = True
+            self._there_at = now
+        elif now - self._there_at > NO_NODE_SECONDS:
+            self._there_at = math.inf
             log.warning(
                 "no worker's node is there: the sweep waits for one; `fab deploy status` shows them"
             )
@@ -166,17 +162,19 @@ class Drive:
         self.leases[executor.name] = lease
         try:
             executor.begin(run.id, self._sweep.arguments_of(run), folder)
-            self._selector.register(executor.running.fileno(), selectors.EVENT_READ, lease)
         except (ClusterError, OSError) as problem:
-            lease.is_open = False
             self._over(lease, RunExit(None, str(problem), lost=not executor.available))
             return
         log.info("run %s begins on %s", run.id, executor.name)
         self._sweep.changed(self.schedule.record)
 
     def _read_all(self) -> None:
-        for key, _ in self._selector.select(LOOK_SECONDS):
-            self._read(key.data)
+        with selectors.DefaultSelector() as selector:
+            for lease in self.leases.values():
+                if lease.is_open:
+                    selector.register(lease.executor.running, selectors.EVENT_READ, lease)
+            for key, _ in selector.select(LOOK_SECONDS):
+                self._read(key.data)
         for lease in list(self.leases.values()):
             code = lease.executor.running.poll()
             if code is not None:
@@ -189,9 +187,7 @@ class Drive:
             lease.log.add(piece)
             for message in lease.lines.add(piece):
                 self._note(lease, message)
-        elif piece is not None and lease.is_open:
-            lease.is_open = False
-            self._selector.unregister(lease.executor.running.fileno())
+        lease.is_open = piece != b""
         return bool(piece)
 
     def _note(self, lease: Lease, message: Advance | Epoch) -> None:
@@ -214,18 +210,13 @@ class Drive:
             raise ClusterLost(f"run {lease.run.id}: {lease.lines.last or f'ended with {code}'}")
 
     def _ending(self, lease: Lease, code: int) -> RunExit:
-        if code < 0:
-            ended = f"signal {-code}"
-        else:
-            ended = f"exit code {code}"
+        ended = f"signal {-code}" if code < 0 else f"exit code {code}"
         description = f"ended with {ended}: {lease.lines.last or 'its process said nothing'}"
         if self._sweep.loses_the_cluster(code):
             return RunExit(None, description, ended_by_us=True)
-        judged = not lease.pruned and code not in (ExitCode.PORT_TAKEN, ExitCode.SERVER_LOST)
-        if judged:
+        result = None
+        if not lease.pruned and code not in (ExitCode.PORT_TAKEN, ExitCode.SERVER_LOST):
             result = result_of(self._folder / RUNS / lease.run.id)[1]
-        else:
-            result = None
         return RunExit(
             result,
             description,
@@ -242,10 +233,7 @@ class Drive:
             run = self.schedule.pruned(name, seconds, lease.pruned)
         else:
             path, _ = result_of(self._folder / RUNS / lease.run.id)
-            if path is None:
-                folder = None
-            else:
-                folder = str(path.relative_to(self._folder))
+            folder = None if path is None else str(path.relative_to(self._folder))
             run = self.schedule.ended(name, ending, seconds, folder)
         if ending.lost:
             log.warning(
@@ -264,9 +252,6 @@ class Drive:
 
     def _forget(self, lease: Lease) -> None:
         self.leases.pop(lease.executor.name, None)
-        if lease.is_open:
-            lease.is_open = False
-            self._selector.unregister(lease.executor.running.fileno())
         lease.executor.close()
         lease.log.close()
 

@@ -20,7 +20,7 @@ from cluster.jobs.job_metrics import OURS, SELF
 from cluster.jobs.lifecycle import Job, JobContext
 from cluster.jobs.run_folder import RunFolder, is_finished
 from cluster.jobs.run_status import Now
-from cluster.pages.files import FILE, RunRecord, SweepRecord, SweepState, read_sweep
+from cluster.pages.files import FILE, OVER, RunRecord, SweepRecord, SweepState, read_sweep
 from cluster.programs.process import end_marked
 from cluster.sweeps.drive import ClusterLost, Drive
 from cluster.sweeps.executors import places_of
@@ -106,7 +106,7 @@ class SweepRun(Job):
         self.sweep = order.sweep
         self.record: SweepRecord | None = None
         self._over = False
-        self._drive: Drive | None = None
+        self._drive: Drive
         self._moved_at = 0.0
         SweepMetrics(self.metrics.registry, self.status.now)
         self._folder = Path()
@@ -149,8 +149,7 @@ class SweepRun(Job):
         self._folder = folder.path
         mark = str(folder.path.resolve())
         end_marked(mark)  # of a driver that was killed
-        record = self.record or self._begun(folder.path)
-        self.record = record
+        record = self.record = self.record or self._begun(folder.path)
         self.metrics.serve(self.inventory.task("coordinator", 0))
         trials = None
         if self.sweep.search is not None:
@@ -160,15 +159,12 @@ class SweepRun(Job):
         places = places_of(self.inventory, self.sweep.placement, mark, app)
         drive = self._drive = Drive(schedule, places, folder.path, self)
         self.stream.emit(events.StageBegan("sweep", self.sweep.run_count, "runs"))
-        last = False
+        last = True
         try:
             places.gather(lambda: self.cancel.asked)
             self._over = drive.run(lambda: self.cancel.asked)
-            last = True
         except ClusterLost:
-            raise
-        except BaseException:
-            last = True
+            last = False
             raise
         finally:
             end_marked(mark)
@@ -195,7 +191,7 @@ class SweepRun(Job):
         plan = {"schema": 1, "fingerprint": fingerprint(sweep), "base": self._base}
         atomic_write(folder / PLAN, json.dumps(plan, indent=1).encode() + b"\n")
         atomic_write(folder / COPY, self._order.file.read_bytes())
-        runs = tuple(RunRecord(run.id, run.settings, run.seed) for run in planned_runs(sweep))
+        runs = planned_runs(sweep)
         record = SweepRecord(
             sweep.name,
             folder.name,
@@ -221,23 +217,17 @@ class SweepRun(Job):
         """Write the record, and show it."""
         self.record = record
         record.write(self._folder)
-        counts = record.counts()
-        self.stream.emit(events.Advanced(counts["finished"] + counts["failed"] + counts["pruned"]))
-        self._moved()
+        self.stream.emit(events.Advanced(sum(run.state in OVER for run in record.runs)))
+        self.looked(within_seconds=0.0)
 
     def loses_the_cluster(self, code: int) -> bool:
         """Whether a training over all nodes that ended so leaves its variables on the servers."""
         killed = code < 0 or code == ExitCode.SERVER_LOST
         return killed and self.sweep.placement == "cluster"
 
-    def looked(self) -> None:
-        """Show now and then how the runs stand."""
-        if time.monotonic() - self._moved_at >= MOVE_SECONDS:
-            self._moved()
-
-    def _moved(self) -> None:
-        """Emit how the runs stand, for metrics and page."""
-        if self.record is None or self._drive is None:
+    def looked(self, within_seconds: float = MOVE_SECONDS) -> None:
+        """Emit now and then how the runs stand, for metrics and page."""
+        if self.record is None or time.monotonic() - self._moved_at < within_seconds:
             return
         self._moved_at = time.monotonic()
         shares = {
@@ -251,14 +241,11 @@ class SweepRun(Job):
 
     def run_over(self, run: RunRecord) -> None:
         """Say how the run ended."""
-        description = ", ".join(
-            part for part in (in_words(run.settings), f"seed {run.seed}") if part
-        )
+        description = ", ".join(filter(None, (in_words(run.settings), f"seed {run.seed}")))
         accuracy = (run.final or {}).get("accuracy")
+        came = run.error or run.state
         if accuracy is not None:
             came = f"accuracy {accuracy:.4f}"
-        else:
-            came = run.error or run.state
         self.display.say(
             f"run {run.id} {run.state} on {run.node} in {run.seconds:.0f} s ({description}): {came}"
         )
