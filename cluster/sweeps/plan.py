@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cluster.pages.files import OVER, Placement, RunRecord, SweepRecord
-from cluster.sweeps.progress import LONGEST_ERROR, Epoch, figures_of_node
+from cluster.sweeps.progress import LONGEST_ERROR, Epoch, figures_of_node, known_figures
 from cluster.sweeps.sweep_file import (
     SEED,
     SETTINGS_PREFIX,
@@ -300,13 +300,14 @@ class Schedule:
         result = ending.result or {}
         status = result.get("status")
         if status == "done":
-            final, selected = (figures_of_node(result.get(key)) for key in ("final", "selected"))
-            selected = {
-                key: value
-                for key, value in selected.items()
-                if key != "epoch" and value is not None
-            }
-            changed = replace(run, state="finished", final=final, selected=selected or None)
+            selected = known_figures(result.get("selected"))
+            selected.pop("epoch", None)
+            changed = replace(
+                run,
+                state="finished",
+                final=figures_of_node(result.get("final")),
+                selected=selected or None,
+            )
             self._strikes[node] = 0
         elif status == "failed" and not ending.lost:
             changed = _failed(run, str(result.get("reason") or ending.description))

@@ -11,7 +11,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, TypeAdapter
 
 from cluster.pages.files import OVER, RunRecord, SweepGroup, SweepRecord
 from cluster.sweeps.sweep_file import Search
@@ -28,21 +30,50 @@ LONGEST_FIGURE_NAME = 100
 LARGEST_FIGURE = 1e100
 
 
+def figures_of_node(figures: Any) -> dict[str, float | None]:
+    """Return a node's figures of a run: printable names, numbers that JSON has a word for.
+
+    Others are left out: the sweep's files and pages could not hold them.
+    """
+    if not isinstance(figures, dict):
+        return {}
+    plain = (
+        (name, value)
+        for name, value in figures.items()
+        if str(name).isprintable()
+        and len(name) <= LONGEST_FIGURE_NAME
+        and (value is None or (type(value) in (int, float) and abs(value) <= LARGEST_FIGURE))
+    )
+    return dict(islice(plain, MOST_FIGURES))
+
+
+def known_figures(figures: Any) -> dict[str, float]:
+    """Return a node's figures that are known."""
+    known = figures_of_node(figures).items()
+    return {name: value for name, value in known if value is not None}
+
+
+_Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
+
+
 @dataclass(frozen=True)
 class Advance:
     """Updates that are done, of how many, in this stage of a run."""
 
-    stage: str
-    done: int
-    total: int
+    stage: Annotated[str, BeforeValidator(lambda stage: str(stage)[:80])]
+    done: _Count
+    total: _Count
 
 
 @dataclass(frozen=True)
 class Epoch:
     """A finished epoch and the figures of its validation; empty where nothing was held out."""
 
-    epoch: int
-    validation: Mapping[str, float]
+    epoch: _Count
+    validation: Annotated[Mapping[str, float], BeforeValidator(known_figures)]
+
+
+_MESSAGE: TypeAdapter[Any] = TypeAdapter(Advance | Epoch)
 
 
 class MemberOutput:
@@ -78,39 +109,10 @@ def message_of(line: bytes) -> Advance | Epoch | None:
     if WORD.encode() not in line:
         return None
     try:
-        content: Any = parsed_json(line)[WORD]
-        if "epoch" in content:
-            validation = figures_of_node(content["validation"])
-            figures = {key: float(value) for key, value in validation.items() if value is not None}
-            return Epoch(_count(content["epoch"]), figures)
-        return Advance(
-            str(content["stage"])[:80], _count(content["done"]), _count(content["total"])
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
+        message: Advance | Epoch = _MESSAGE.validate_python(parsed_json(line)[WORD])
+    except (ValueError, KeyError, TypeError):
         return None
-
-
-def figures_of_node(figures: Any) -> dict[str, float | None]:
-    """Return a node's figures of a run: printable names, numbers that JSON has a word for.
-
-    Others are left out: the sweep's files and pages could not hold them.
-    """
-    if not isinstance(figures, dict):
-        return {}
-    plain = (
-        (name, value)
-        for name, value in figures.items()
-        if str(name).isprintable()
-        and len(name) <= LONGEST_FIGURE_NAME
-        and (value is None or (type(value) in (int, float) and abs(value) <= LARGEST_FIGURE))
-    )
-    return dict(islice(plain, MOST_FIGURES))
-
-
-def _count(value: object) -> int:
-    if type(value) is not int or not 0 <= value <= LARGEST:
-        raise ValueError("expected a count")
-    return value
+    return message
 
 
 def seconds_left(

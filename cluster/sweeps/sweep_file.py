@@ -375,10 +375,6 @@ def _explained(finding: ErrorDetails, sources: Sources) -> InventoryProblem:
             return replace(sources.problem(location, "unknown key", remedy), value=None)
         case "missing":
             return sources.problem(location[:-1], f"{key} is missing", f"add `{key}:`")
-        case "literal_error":
-            expected = str(context["expected"]).replace("'", "")
-            near = suggestion(str(sources.at(location)), expected.replace(" or", ",").split(", "))
-            return sources.problem(location, f"expected {expected}", near or "write one of them")
     problem, remedy = words_of_finding(finding, location, sources.at(location))
     return sources.problem(location, problem, remedy)
 

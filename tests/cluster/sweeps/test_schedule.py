@@ -2,7 +2,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,22 +77,6 @@ def test_a_killed_run_goes_on_where_it_began_and_fails_in_the_end() -> None:
     assert not schedule.open
 
 
-@pytest.mark.parametrize(
-    ("ending", "why"),
-    [
-        (RunExit({"status": "failed", "reason": "it diverged"}, "ended with 1"), "it diverged"),
-        (RunExit(None, "ended with 2: no such file", hopeless=True), "ended with 2: no such file"),
-    ],
-)
-def test_a_run_that_failed_by_itself_or_refused_its_settings_is_not_tried_again(
-    ending: RunExit, why: str
-) -> None:
-    schedule = Schedule(record(1))
-    taken(schedule, "worker:0")
-    assert end(schedule, "worker:0", ending).state == "failed"
-    assert schedule.record.runs[0].error == why
-
-
 FORGED = {"accuracy": 1e999, "\ud800": 1, "x" * 999: 1, "huge": 10**400, "=1": 1, "loss": 0.5}
 
 
@@ -134,16 +117,6 @@ def test_an_interrupted_run_waits_for_its_own_node_while_that_is_there() -> None
     assert taken(schedule, "worker:1", "worker:1") == "0001"
 
 
-def test_a_run_that_the_search_ends_early_is_over() -> None:
-    schedule = Schedule(record(3))
-    for node in "abc":
-        taken(schedule, node)
-    pruned = schedule.pruned("c", 2.0, "ended early after epoch 1")
-    assert (pruned.id, pruned.state, pruned.seconds, pruned.final) == ("0003", "pruned", 2.0, None)
-    assert leased(schedule, "c") is None
-    assert taken(schedule, "c") is None
-
-
 def test_a_node_that_only_loses_runs_gets_no_more_unless_it_is_the_last() -> None:
     schedule = Schedule(record(10))
     for _ in range(MOST_STRIKES):
@@ -152,16 +125,6 @@ def test_a_node_that_only_loses_runs_gets_no_more_unless_it_is_the_last() -> Non
     aside = [schedule.is_set_aside(*asked) for asked in (("worker:0", 2), ("worker:0", 1))]
     assert aside == [True, False]
     assert not schedule.is_set_aside("worker:1", 2)
-
-
-def test_a_driver_that_died_left_runs_that_wait() -> None:
-    before = Schedule(record(2))
-    for node in BOTH:
-        taken(before, node)
-    end(before, "worker:1", done())
-    after = Schedule(before.record)
-    assert states(after) == ["waiting", "finished"]
-    assert taken(after, "worker:0", "worker:0") == "0001"
 
 
 ENDINGS: Mapping[str, Any] = {

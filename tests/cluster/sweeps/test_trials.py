@@ -55,18 +55,6 @@ def test_trials_are_drawn_from_the_space_and_no_more_than_asked_for(tmp_path: Pa
     assert trials.to_come == 0
 
 
-def test_another_driver_resumes_the_study(tmp_path: Path) -> None:
-    first = Trials(search(4), tmp_path, 7)
-    one, two = draw(first), draw(first)
-    # The second was drawn, and the driver died before it took that down.
-    after = Trials(search(4), tmp_path, 7, [finished(one, 0.5)])
-    assert after.to_come == 3
-    assert draw(after) == two
-    third = draw(after)
-    assert third.id == "0003"
-    assert third.settings not in (one.settings, two.settings)
-
-
 @pytest.mark.parametrize(("sampler", "count"), [("tpe", 14), ("random", 4)])
 def test_drivers_that_die_between_the_draws_draw_what_one_would(
     tmp_path: Path, sampler: str, count: int
