@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from math import inf
@@ -74,6 +74,20 @@ def settings_of(job: TrainJob) -> dict[str, Any]:
     return {key: value for key, value in described.items() if key not in MAY_DIFFER}
 
 
+def refuse_other_settings(
+    run: Path, then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
+) -> None:
+    """Raise UsageError where a resumed run has not the settings it began with."""
+    differing = sorted(key for key in {*now, *then} if now.get(key) != then.get(key))
+    if differing:
+        changes = "; ".join(
+            f"{prefix}{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in differing
+        )
+        raise UsageError(
+            f"{run}: a resumed run keeps the settings it began with, but {changes}: give it those"
+        )
+
+
 def _renamed(then: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of a checkpoint in today's words.
 
@@ -128,15 +142,7 @@ def _resumption(
         job = job.cut_into(int(then["slots"]))
     if job.arithmetic == "auto":
         job = job.computed_by(then["arithmetic"])
-    now = settings_of(job)
-    differing = sorted(key for key in {*now, *then} if now.get(key) != then.get(key))
-    if differing:
-        changes = "; ".join(
-            f"jobs.train.{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in differing
-        )
-        raise UsageError(
-            f"{run}: a resumed run keeps the settings it began with, but {changes}: give it those"
-        )
+    refuse_other_settings(run, then, settings_of(job), "jobs.train.")
     if facts["dataset_sha256"] != dataset_sha256:
         raise UsageError(
             f"{run}: was trained on other recordings than --data names now: give it those it began"

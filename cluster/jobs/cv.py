@@ -34,17 +34,15 @@ from cluster.jobs.roles import WireMeter
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.session import Session, Solo, connected
 from cluster.jobs.sources import load_dataset
-from cluster.jobs.train_result import describe_dataset, digest_of
+from cluster.jobs.train_result import TrainReport, digest_of
 from cluster.jobs.training import Trainer
 from core.consistency import Speeds
-from core.data import Dataset
 from core.data.dataset import CLASSIFICATION
 from core.data.split import Fold, folds_of
 from core.engine.devices import HOST, devices_here
 from core.ground.errors import UsageError
 from core.ground.registry import either
 from core.inventory.extensions import CODECS
-from core.models.network import Network
 from core.status.events import BatchesCut, EpochEnded, Event, Noted, Planned, StageBegan
 from ps_node.shard import VectorState
 from worker_node.recordings import LossWeights, Standardization, WorkerWindows
@@ -69,10 +67,8 @@ class CrossValidationRun(Job):
                 "jobs.train.from_run: that run saw people whom a fold holds out: set it to null"
             )
         meter_training(self, job)
-        self.dataset: Dataset | None = None
-        self.network: Network | None = None
+        self._report = TrainReport(context.inventory)
         self.record: CvRecord | None = None
-        self._busy: BusyMeter | None = None
         self._devices: tuple[str, ...] = (HOST,)
         self._run = Path()
         """The run's folder, once it is there."""
@@ -109,7 +105,7 @@ class CrossValidationRun(Job):
                 self._devices = devices_here(job.device, all_of_them=job.facts.spans_devices())
             app = imported_app(job, self.app)
         whole = load_dataset(self.inventory, self.display, self.cancel, self.stream.emit, app)
-        dataset = self.dataset = whole.training_part()
+        dataset = self.dataset = self._report.dataset = whole.training_part()
         self.unit = dataset.unit
         self.task_type = dataset.task
         one_each = dataset.task == CLASSIFICATION and not dataset.targets.shape
@@ -124,88 +120,77 @@ class CrossValidationRun(Job):
         for fold in self.folds:
             self._plan(fold, settings.seeds[0])
         with self.cancel.at_once():
-            self.network = network_for(job, dataset, app)
-            self.inventory = as_compiled(self.inventory, self.network)
+            self.network = self._report.network = network_for(job, dataset, app)
+            self.inventory = self._report.inventory = as_compiled(self.inventory, self.network)
             job = self.inventory.jobs.train
         refuse_too_many_servers(self.network, self.inventory)
         self.arithmetic = arithmetic_of_job(job, self.network)
         self.job = job.computed_by(self.arithmetic.name)
         if self.resumed is not None:
-            self._open(self.resumed)
+            self.record = self._opened(self.resumed)
         self.cancel.check()
 
-    def _open(self, run: Path) -> None:
+    def _opened(self, run: Path) -> CvRecord:
         """The record of the run.
 
         The key leaves out where the data lies: its content is compared.
         """
-        assert self.dataset is not None
         groups = len(np.unique(self._groups))
         key = key_of(self.dataset.sha256, groups, self.inventory, settings_of(self.job))
         planned = len(self.folds) * len(self.inventory.jobs.cv.seeds)
-        self.record = CvRecord.load(run / NAME, key, planned)
+        return CvRecord.load(run / NAME, key, planned)
 
     def run(self, folder: RunFolder) -> None:
         """Train and judge every fold that is not done.
 
         Raises ClusterError; when cancelled the folds so far stay.
         """
-        if self.record is None:
-            self._open(folder.path)
-        assert self.record is not None
+        record = self.record = self.record or self._opened(folder.path)
         self._run = folder.path
-        if not self.record.complete:
-            self._say_folds()
+        if not record.complete:
+            self._say_folds(record)
             with (
                 connected(
                     self.inventory, self.cancel, self.metrics, self.display, self._devices
                 ) as session,
-                BusyMeter(self.inventory, session.tasks, session.computing) as self._busy,
+                BusyMeter(self.inventory, session.tasks, session.computing) as self._report.busy,
             ):
-                self._all(session)
-        if self.record.complete:
+                self._all(session, record)
+        if record.complete:
             shutil.rmtree(self._run / FOLDS, ignore_errors=True)
-        for line in self.record.table():
+        for line in record.table():
             self.display.say(line)
 
-    def _say_folds(self) -> None:
-        assert self.record is not None
+    def _say_folds(self, record: CvRecord) -> None:
         if self.folds[0].groups:
             what = f"{len(np.unique(self._groups))} groups"
         else:
             what = "rows, whose groups are not known,"
         seeds = self.inventory.jobs.cv.seeds
-        done = len(self.record.scores)
         plan = f"cv: {what} in {len(self.folds)} folds, {len(seeds)} seed{'s' * (len(seeds) > 1)}"
-        self.display.say(
-            f"{plan}, {done} of {self.record.planned} trainings done" if done else plan
-        )
+        if record.scores:
+            plan += f", {len(record.scores)} of {record.planned} trainings done"
+        self.display.say(plan)
         if not self.folds[0].groups:
             self.display.say(
                 "    rows that overlap lie in several folds: the figures look better than they are"
             )
 
-    def _all(self, session: Session | Solo) -> None:
-        assert self.dataset is not None
-        assert self.network is not None
-        assert self.record is not None
-        seeds = self.inventory.jobs.cv.seeds
-        done = self.record.has
-        due = [(fold, seed) for seed in seeds for fold in self.folds if not done(seed, fold.number)]
+    def _all(self, session: Session | Solo, record: CvRecord) -> None:
+        due = [
+            (fold, seed)
+            for seed in self.inventory.jobs.cv.seeds
+            for fold in self.folds
+            if not record.has(seed, fold.number)
+        ]
         resumption = self._interrupted(*due[0])
-        begun = None
-        if resumption is not None:
-            begun = resumption.slots
+        begun = None if resumption is None else resumption.slots
         self.job = self.job.cut_into(slots_of(self.job, session, len(self._devices), begun).number)
         self.stream.emit(BatchesCut(self.job.pieces))
         if resumption is None:
             state = VectorState(self.network.initial(self.job.seed))
         else:
             state = resumption.state
-        weights = LossWeights.from_setting(
-            self.job.class_weights, self.dataset, self.folds[0].train
-        )
-
         setup = Setup(
             self.job,
             self.network,
@@ -213,14 +198,16 @@ class CrossValidationRun(Job):
             state,
             {},
             Speeds(),
-            weights=weights,
+            weights=LossWeights.from_setting(
+                self.job.class_weights, self.dataset, self.folds[0].train
+            ),
         )
         join = partial(session.dispatch, self.job.deadline_seconds)
         placed = place(session, setup, self._devices, self.display, join)
         first_id = 0
         for fold, seed in due:
             self.cancel.check()
-            first_id = self._trained(placed, fold, seed, first_id, resumption)
+            first_id = self._trained(placed, record, fold, seed, first_id, resumption)
             resumption = None  # of the first one alone
             if self.cancel.asked:
                 return
@@ -233,8 +220,6 @@ class CrossValidationRun(Job):
 
         Raises UsageError.
         """
-        assert self.dataset is not None
-        assert self.network is not None
         job = self.job.model_copy(update={"seed": seed})
         folder = self._checkpoints(fold, seed)
         resumption, _ = checkpointing.resume(
@@ -243,12 +228,15 @@ class CrossValidationRun(Job):
         return resumption
 
     def _trained(
-        self, placed: Placed, fold: Fold, seed: int, first_id: int, resumption: Resumption | None
+        self,
+        placed: Placed,
+        record: CvRecord,
+        fold: Fold,
+        seed: int,
+        first_id: int,
+        resumption: Resumption | None,
     ) -> int:
         """Train one fold or its rest, record it, and return the next fold's first update."""
-        assert self.dataset is not None
-        assert self.network is not None
-        assert self.record is not None
         begin = time.monotonic()
         plan = self._plan(fold, seed)
         standardization = Standardization.of_rows(self.dataset, fold.train)
@@ -301,28 +289,21 @@ class CrossValidationRun(Job):
             placed.evaluator, fold, self._groups, standardization, lambda: self.cancel.asked
         )
         if score is not None:
-            self._keep(
-                replace(
-                    score,
-                    seed=seed,
-                    parameters_sha256=digest_of(fit.vector),
-                    seconds=time.monotonic() - begin,
-                )
-            )
+            digest = digest_of(fit.vector)
+            seconds = time.monotonic() - begin
+            self._keep(record, replace(score, seed=seed, parameters_sha256=digest, seconds=seconds))
             shutil.rmtree(checkpoints, ignore_errors=True)
         return following
 
-    def _keep(self, score: FoldScore) -> None:
-        assert self.record is not None
-        self.record.add(score)
-        name = self.record.headline
-        value = score.figures[self.record.headline]
-        line = f"fold {score.fold + 1} of {len(self.folds)}, seed {score.seed}: {name} {value:.4f}"
-        if score.groups:
-            held_out = f"{names_of(score.groups)}, "
-        else:
-            held_out = ""
-        line += f" on {held_out}{score.windows:,} {self.unit}, {score.seconds:.0f} s"
+    def _keep(self, record: CvRecord, score: FoldScore) -> None:
+        record.add(score)
+        name = record.headline
+        held_out = f"{names_of(score.groups)}, " if score.groups else ""
+        line = (
+            f"fold {score.fold + 1} of {len(self.folds)}, seed {score.seed}: {name}"
+            f" {score.figures[name]:.4f} on {held_out}{score.windows:,} {self.unit},"
+            f" {score.seconds:.0f} s"
+        )
         self.display.say(line)
         self.stream.emit(Noted("stage", line))
 
@@ -348,17 +329,12 @@ class CrossValidationRun(Job):
 
     def result(self) -> dict[str, Any]:
         """Return the result so far; `cv.json` beside it has every fold."""
-        job = self.inventory.jobs.train
         record = self.record
-        described: dict[str, Any] = {**job.model.model_dump(), "parameters": None}
+        training = self._report.describe()
         return {
             **super().result(),
-            "mode": job.mode,
-            "dataset": describe_dataset(self.dataset),
-            "model": self.network.describe() if self.network else described,
-            "settings": job.model_dump(mode="json", by_alias=True),
+            **{name: training[name] for name in ("mode", "dataset", "model", "settings", "busy")},
             "cv": self.inventory.jobs.cv.model_dump(mode="json"),
-            "busy": None if self._busy is None else self._busy.describe(),
             "trainings": {
                 "planned": record.planned if record else None,
                 "done": len(record.scores) if record else 0,

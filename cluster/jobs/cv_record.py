@@ -5,6 +5,7 @@ A fold is judged over the windows that it holds out.
 
 import json
 import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,13 +13,14 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
+from cluster.jobs.checkpointing import refuse_other_settings
 from cluster.jobs.evaluation import Evaluator
 from cluster.jobs.updates import refuse_without_loss
 from core.data.split import Fold
 from core.ground.errors import UsageError, reason_of
-from core.ground.files import atomic_write, parsed_json
+from core.ground.files import atomic_write, parsed_json, read_object
 from core.inventory import Inventory
 from core.status.parts import Figures
 from worker_node.recordings import Standardization
@@ -107,33 +109,15 @@ class CvRecord:
         if not path.exists():
             return cls(path, key, planned, [])
         try:
-            with path.open("rb") as stream:
-                content: Any = parsed_json(stream.read(MOST_BYTES))
-            if content["schema"] != SCHEMA:
-                raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
+            content = read_object(path, MOST_BYTES, SCHEMA)
             then = dict(content["key"])
             scores = list(_SCORES.validate_python(content["folds"]))
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            ValidationError,
-            RecursionError,
-        ) as problem:
+        except (OSError, ValueError, KeyError, TypeError) as problem:
             raise UsageError(
                 f"{path}: expected the folds that this run has done, got {reason_of(problem)}:"
                 " start a new one without --resume"
             ) from None
-        differing = sorted(name for name in {*key, *then} if key.get(name) != then.get(name))
-        if differing:
-            changes = "; ".join(
-                f"{name} was {then.get(name)!r} and is {key.get(name)!r}" for name in differing
-            )
-            raise UsageError(
-                f"{path}: a resumed run keeps the settings it began with, but {changes}: give it"
-                " those"
-            )
+        refuse_other_settings(path, then, key)
         return cls(path, key, planned, scores)
 
     def has(self, seed: int, fold: int) -> bool:
@@ -172,74 +156,55 @@ class CvRecord:
         `spread_over_seeds` that of the seeds' values, null where there are fewer than two. A
         group's accuracy is over its windows with all seeds.
         """
-        name = self.headline
-        by_fold = {
-            fold: self._mean(name, "fold", fold)
-            for fold in sorted({score.fold for score in self.scores})
-        }
-        trained = {
-            seed: {score.fold for score in self.scores if score.seed == seed}
-            for seed in self._seeds
-        }
+        by_fold = self._means("fold")
+        trained = Counter(score.seed for score in self.scores)
         folds = self.planned // len(self.key["seeds"])
-        whole = [seed for seed in self._seeds if len(trained[seed]) == folds]
-        by_seed = {seed: self._mean(name, "seed", seed) for seed in whole}
-        values = list(by_seed.values())
+        by_seed = {
+            seed: mean for seed, mean in self._means("seed").items() if trained[seed] == folds
+        }
         return {
-            "figure": name,
+            "figure": self.headline,
             "mean": statistics.fmean(by_fold.values()) if by_fold else None,
-            "spread_over_seeds": statistics.stdev(values) if len(values) > 1 else None,
-            "spread_over_folds": statistics.stdev(by_fold.values()) if len(by_fold) > 1 else None,
+            "spread_over_seeds": _spread(by_seed),
+            "spread_over_folds": _spread(by_fold),
             "seeds": {str(seed): value for seed, value in by_seed.items()},
             "folds": {str(fold): value for fold, value in by_fold.items()},
             "groups": {str(group): value for group, value in self._by_group().items()},
         }
 
-    @property
-    def _seeds(self) -> list[int]:
-        return sorted({score.seed for score in self.scores})
-
-    def _mean(self, name: str, part: str, value: int) -> float:
-        figures = [score.figures[name] for score in self.scores if getattr(score, part) == value]
-        return statistics.fmean(figures)
+    def _means(self, part: str) -> dict[int, float]:
+        """Return the mean of the headline of each seed, or of each fold."""
+        figures: dict[int, list[float]] = {}
+        for score in self.scores:
+            figures.setdefault(getattr(score, part), []).append(score.figures[self.headline])
+        return {number: statistics.fmean(figures[number]) for number in sorted(figures)}
 
     def _by_group(self) -> dict[int, float]:
-        right = dict[int, int]()
-        windows = dict[int, int]()
-        for tested_group in (
-            group for score in self.scores for group in score.groups if group.right is not None
-        ):
-            right[tested_group.group] = right.get(tested_group.group, 0) + (tested_group.right or 0)
-            windows[tested_group.group] = windows.get(tested_group.group, 0) + tested_group.windows
+        right = Counter[int]()
+        windows = Counter[int]()
+        for group in (group for score in self.scores for group in score.groups):
+            if group.right is not None:
+                right[group.group] += group.right
+                windows[group.group] += group.windows
         return {group: right[group] / windows[group] for group in sorted(right) if windows[group]}
 
     def table(self) -> list[str]:
         """Return lines for a person: a row a fold, a column a seed, means, groups' accuracy."""
-        seeds = self._seeds
-        headlines = {
-            (score.fold, score.seed): score.figures[self.headline] for score in self.scores
-        }
-        score_of_fold = {score.fold: score for score in self.scores}
         summary = self.summary()
-        lines = [_row(f"{self.headline}", [f"seed {seed}" for seed in seeds], "mean", "held out")]
-        for fold in sorted(score_of_fold):
-            values = [_figure_text(headlines.get((fold, seed))) for seed in seeds]
-            held_out = score_of_fold[fold].groups
-            lines.append(
-                _row(
-                    f"fold {fold + 1}",
-                    values,
-                    _figure_text(summary["folds"][str(fold)]),
-                    names_of(held_out),
-                )
-            )
-        spread = summary["spread_over_folds"]
-        if spread is None:
-            spreads = ""
-        else:
-            spreads = f"+- {spread:.4f} over folds"
-        if summary["spread_over_seeds"] is not None:
-            spreads += f", +- {summary['spread_over_seeds']:.4f} over seeds"
+        name = self.headline
+        seeds = sorted({score.seed for score in self.scores})
+        figures = {(score.fold, score.seed): score.figures[name] for score in self.scores}
+        held_out = {score.fold: names_of(score.groups) for score in self.scores}
+        lines = [_row(name, [f"seed {seed}" for seed in seeds], "mean", "held out")]
+        for fold in sorted(held_out):
+            values = [_figure_text(figures.get((fold, seed))) for seed in seeds]
+            mean = _figure_text(summary["folds"][str(fold)])
+            lines.append(_row(f"fold {fold + 1}", values, mean, held_out[fold]))
+        spreads = ", ".join(
+            f"+- {summary[f'spread_over_{parts}']:.4f} over {parts}"
+            for parts in ("folds", "seeds")
+            if summary[f"spread_over_{parts}"] is not None
+        )
         means = [_figure_text(summary["seeds"].get(str(seed))) for seed in seeds]
         lines.append(_row("mean", means, _figure_text(summary["mean"]), spreads))
         if groups := summary["groups"]:
@@ -248,6 +213,10 @@ class CvRecord:
                 "by group: " + "  ".join(f"{group} {groups[group]:.3f}" for group in worst)
             )
         return lines
+
+
+def _spread(means: Mapping[int, float]) -> float | None:
+    return statistics.stdev(means.values()) if len(means) > 1 else None
 
 
 def names_of(groups: Sequence[GroupScore]) -> str:

@@ -1,17 +1,18 @@
 """Drives the runs of a sweep: gives each free executor one, reads its output, records its end."""
 
 import logging
+import math
 import selectors
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import Signals
-from typing import Any
+from typing import Any, Protocol
 
 from cluster.pages.files import RunRecord, SweepRecord
 from cluster.programs.output import BoundedLog
-from cluster.sweeps.executors import Executor, RunAssignment
+from cluster.sweeps.executors import Executor, Places
 from cluster.sweeps.plan import RunExit, Schedule
 from cluster.sweeps.progress import Advance, Epoch, MemberOutput, seconds_left
 from core.ground.errors import ClusterError, ExitCode
@@ -49,25 +50,23 @@ class Lease:
         return time.monotonic() - self.began
 
 
-@dataclass(frozen=True)
-class Hooks:
-    """What happens around the runs. `arguments_of` makes the arguments of a run's training.
+class Sweep(Protocol):
+    """What a drive asks and tells the sweep whose runs it drives."""
 
-    `on_change` gets each record after a change; `on_epoch` says whether to end the run early, and
-    why (empty: no); `on_over` gets a run that is over; `lost_cluster` says whether a return code
-    means that the roles must restart. `on_look()` is called some times a second; `to_come()` is how
-    many runs a search has yet to draw. `before` gets the folder of a run that is about to begin; it
-    raises ClusterError, OSError.
-    """
+    def arguments_of(self, run: RunRecord) -> Sequence[str]:
+        """The arguments of the run's training."""
 
-    arguments_of: Callable[[RunRecord], Sequence[str]]
-    on_change: Callable[[SweepRecord], None]
-    on_epoch: Callable[[RunRecord, Epoch], str]
-    on_over: Callable[[RunRecord], None]
-    lost_cluster: Callable[[int], bool] = lambda code: False
-    on_look: Callable[[], None] = lambda: None
-    to_come: Callable[[], int] = lambda: 0
-    before: Callable[[Path], None] = lambda folder: None
+    def changed(self, record: SweepRecord) -> None:
+        """Take the record after a change."""
+
+    def run_over(self, run: RunRecord) -> None:
+        """Take a run that is over."""
+
+    def loses_the_cluster(self, code: int) -> bool:
+        """Whether the return code of a run means that the roles must restart."""
+
+    def looked(self) -> None:
+        """Called some times a second."""
 
 
 class ClusterLost(ClusterError):
@@ -79,18 +78,16 @@ class ClusterLost(ClusterError):
 class Drive:
     """The runs of one schedule on some executors, from the first to the last."""
 
-    def __init__(
-        self, schedule: Schedule, executors: Sequence[Executor], folder: Path, hooks: Hooks
-    ) -> None:
+    def __init__(self, schedule: Schedule, places: Places, folder: Path, sweep: Sweep) -> None:
         """`folder` is the sweep's."""
         self.schedule = schedule
-        self.executors = executors
+        self._places = places
+        self._executors = places.executors
         self._folder = folder
-        self._hooks = hooks
+        self._sweep = sweep
         self.leases: dict[str, Lease] = {}
-        self._selector = selectors.DefaultSelector()
-        self._idle_since: float | None = None
-        self._said_idle = False
+        self._there_at = time.monotonic()
+        """When a node was there last; infinite once a person was told that none is."""
         self._aside: set[str] = set()
 
     def run(self, asked_to_end: Callable[[], bool]) -> bool:
@@ -98,21 +95,21 @@ class Drive:
 
         Raises ClusterLost, ClusterError.
         """
-        self._hooks.on_change(self.schedule.record)
+        self._sweep.changed(self.schedule.record)
         try:
             while True:
                 if asked_to_end():
                     self._interrupt()
                     return False
                 self._hand_out()
-                if not self.leases and not self.schedule.open and not self._hooks.to_come():
+                if not self.leases and not self.schedule.open and not self.schedule.trials.to_come:
                     return True
                 self._read_all()
-                self._hooks.on_look()
+                self._places.rejoin()
+                self._sweep.looked()
         finally:
             for lease in list(self.leases.values()):
                 self._forget(lease)
-            self._selector.close()
 
     def seconds_left(self) -> float | None:
         """Return the time until all runs are over; None while nothing is known."""
@@ -121,26 +118,24 @@ class Drive:
             for lease in self.leases.values()
         }
         available_count = sum(
-            executor.available and executor.name not in self._aside for executor in self.executors
+            executor.available and executor.name not in self._aside for executor in self._executors
         )
         return seconds_left(
-            self.schedule.record.runs, available_count, elapsed, self._hooks.to_come()
+            self.schedule.record.runs, available_count, elapsed, self.schedule.trials.to_come
         )
 
     def _hand_out(self) -> None:
-        available = [executor for executor in self.executors if executor.available]
+        available = [executor for executor in self._executors if executor.available]
         names = [executor.name for executor in available]
         for executor in available:
-            if (
-                self.schedule.is_set_aside(executor.name, len(available) - len(self._aside))
-                and executor.name not in self._aside
-            ):
+            if executor.name in self.leases or executor.name in self._aside:
+                continue
+            if self.schedule.is_set_aside(executor.name, len(available) - len(self._aside)):
                 self._aside.add(executor.name)
                 self.schedule.gone(executor.name)
                 log.warning(
                     "%s: its last runs ended without a result: it gets no more", executor.name
                 )
-            if executor.name in self.leases or executor.name in self._aside:
                 continue
             run = self.schedule.lease_next(executor.name, names)
             if run is not None:
@@ -150,12 +145,9 @@ class Drive:
     def _say_when_idle(self, is_there: bool) -> None:
         now = time.monotonic()
         if is_there:
-            self._idle_since = None
-            self._said_idle = False
-        elif self._idle_since is None:
-            self._idle_since = now
-        elif now - self._idle_since > NO_NODE_SECONDS and not self._said_idle:
-            self._said_idle = True
+            self._there_at = now
+        elif now - self._there_at > NO_NODE_SECONDS:
+            self._there_at = math.inf
             log.warning(
                 "no worker's node is there: the sweep waits for one; `fab deploy status` shows them"
             )
@@ -169,19 +161,20 @@ class Drive:
             raise write_refusal(folder, "the folder of the run cannot be made", problem) from None
         self.leases[executor.name] = lease
         try:
-            self._hooks.before(folder)
-            executor.begin(RunAssignment(run.id, self._hooks.arguments_of(run), folder))
-            self._selector.register(executor.running.fileno(), selectors.EVENT_READ, lease)
+            executor.begin(run.id, self._sweep.arguments_of(run), folder)
         except (ClusterError, OSError) as problem:
-            lease.is_open = False
             self._over(lease, RunExit(None, str(problem), lost=not executor.available))
             return
         log.info("run %s begins on %s", run.id, executor.name)
-        self._hooks.on_change(self.schedule.record)
+        self._sweep.changed(self.schedule.record)
 
     def _read_all(self) -> None:
-        for key, _ in self._selector.select(LOOK_SECONDS):
-            self._read(key.data)
+        with selectors.DefaultSelector() as selector:
+            for lease in self.leases.values():
+                if lease.is_open:
+                    selector.register(lease.executor.running, selectors.EVENT_READ, lease)
+            for key, _ in selector.select(LOOK_SECONDS):
+                self._read(key.data)
         for lease in list(self.leases.values()):
             code = lease.executor.running.poll()
             if code is not None:
@@ -194,16 +187,14 @@ class Drive:
             lease.log.add(piece)
             for message in lease.lines.add(piece):
                 self._note(lease, message)
-        elif piece is not None and lease.is_open:
-            lease.is_open = False
-            self._selector.unregister(lease.executor.running.fileno())
+        lease.is_open = piece != b""
         return bool(piece)
 
     def _note(self, lease: Lease, message: Advance | Epoch) -> None:
         if isinstance(message, Advance):
             lease.progress = message
             return
-        why = self._hooks.on_epoch(lease.run, message)
+        why = self.schedule.trials.epoch_ended(lease.run, message)
         if why and not lease.pruned:
             lease.pruned = why
             lease.ended_by_us = True
@@ -215,22 +206,17 @@ class Drive:
             pass
         lease.lines.close()
         self._over(lease, self._ending(lease, code))
-        if self._hooks.lost_cluster(code) and not lease.ended_by_us:
+        if self._sweep.loses_the_cluster(code) and not lease.ended_by_us:
             raise ClusterLost(f"run {lease.run.id}: {lease.lines.last or f'ended with {code}'}")
 
     def _ending(self, lease: Lease, code: int) -> RunExit:
-        if code < 0:
-            ended = f"signal {-code}"
-        else:
-            ended = f"exit code {code}"
+        ended = f"signal {-code}" if code < 0 else f"exit code {code}"
         description = f"ended with {ended}: {lease.lines.last or 'its process said nothing'}"
-        if self._hooks.lost_cluster(code):
+        if self._sweep.loses_the_cluster(code):
             return RunExit(None, description, ended_by_us=True)
-        judged = not lease.pruned and code not in (ExitCode.PORT_TAKEN, ExitCode.SERVER_LOST)
-        if judged:
+        result = None
+        if not lease.pruned and code not in (ExitCode.PORT_TAKEN, ExitCode.SERVER_LOST):
             result = result_of(self._folder / RUNS / lease.run.id)[1]
-        else:
-            result = None
         return RunExit(
             result,
             description,
@@ -247,10 +233,7 @@ class Drive:
             run = self.schedule.pruned(name, seconds, lease.pruned)
         else:
             path, _ = result_of(self._folder / RUNS / lease.run.id)
-            if path is None:
-                folder = None
-            else:
-                folder = str(path.relative_to(self._folder))
+            folder = None if path is None else str(path.relative_to(self._folder))
             run = self.schedule.ended(name, ending, seconds, folder)
         if ending.lost:
             log.warning(
@@ -263,14 +246,12 @@ class Drive:
                 "run %s on %s %s; it waits for its next turn", run.id, name, ending.description
             )
         if run.state != "waiting":
-            self._hooks.on_over(run)
-        self._hooks.on_change(self.schedule.record)
+            self.schedule.trials.over(run)
+            self._sweep.run_over(run)
+        self._sweep.changed(self.schedule.record)
 
     def _forget(self, lease: Lease) -> None:
         self.leases.pop(lease.executor.name, None)
-        if lease.is_open:
-            lease.is_open = False
-            self._selector.unregister(lease.executor.running.fileno())
         lease.executor.close()
         lease.log.close()
 

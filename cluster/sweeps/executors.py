@@ -4,13 +4,14 @@ A node sends the files of its run back, and another node may resume it. Code doe
 each run brings the sweep's own copy of the app along, which the driver puts into the run itself.
 """
 
+import json
+import logging
 import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.apps.copy import FOLDER, RECORD, KeptApp, keep
@@ -19,39 +20,21 @@ from cluster.pages.files import Placement
 from cluster.programs.frames import bytes_back
 from cluster.programs.lead import Lead, RemoteProcess
 from cluster.programs.process import ProgramProcess
-from cluster.programs.program import MARK_VARIABLE, TOKEN_VARIABLE
+from cluster.programs.program import TOKEN_VARIABLE, environment_of_ours
 from core.control.own_state import token_variables
 from core.ground.errors import ClusterError
 from core.inventory import Inventory
 from core.inventory.nodes import CoordinatorPorts, Node, RoleEntry
 from core.inventory.templates import free_ports
 
+log = logging.getLogger(__name__)
+
 MEMBER = "cluster.sweeps.member"
-RUN_FILE = "PSCLUSTER_RUN_FILE"
 KEPT_CHECKPOINTS = 3
 JOIN_SECONDS = 60.0
 """Time for the runners of all nodes; the sweep begins then with those that are there."""
 JOIN_AGAIN_SECONDS = 0.8
 """Time for a connected runner to say which one it is; no output of runs is read meanwhile."""
-
-
-@dataclass(frozen=True)
-class RunAssignment:
-    """One run for an executor: its id, the arguments of its training, and its folder here."""
-
-    run: str
-    arguments: Sequence[str]
-    folder: Path
-
-
-def environment_of_member(base: Mapping[str, str], mark: str) -> dict[str, str]:
-    """Return the driver's environment for a run's process, without what is the driver's alone."""
-    inherited = {
-        name: value
-        for name, value in base.items()
-        if name not in (RUN_FILE, TOKEN_VARIABLE, "NOTIFY_SOCKET")
-    }
-    return {**inherited, MARK_VARIABLE: mark}
 
 
 class LocalExecutor:
@@ -60,7 +43,9 @@ class LocalExecutor:
     available = True
     """Whether it can take a run, once it is free."""
 
-    def __init__(self, name: str, mark: str, placement: str = "node") -> None:
+    def __init__(
+        self, name: str, mark: str, placement: str = "node", further_arguments: Sequence[str] = ()
+    ) -> None:
         """The `mark` is in the environment of each process.
 
         By it they are found when this one was killed.
@@ -69,13 +54,16 @@ class LocalExecutor:
         """`worker:0`: the node of a run in `sweep.json`."""
         self._mark = mark
         self._placement = placement
+        self._further_arguments = further_arguments
         self._process: ProgramProcess | None = None
 
-    def begin(self, work: RunAssignment) -> None:
-        """Start the run's process."""
-        member_arguments = ["--folder", str(work.folder), "--placement", self._placement]
-        command = [sys.executable, "-m", MEMBER, *member_arguments, "--", *work.arguments]
-        environment = environment_of_member({**os.environ, **token_variables()}, self._mark)
+    def begin(self, run: str, arguments: Sequence[str], folder: Path) -> None:
+        """Start the process of the run of this id, whose folder here is `folder`."""
+        member_arguments = ["--folder", str(folder), "--placement", self._placement, "--"]
+        training = [*arguments, *self._further_arguments]
+        command = [sys.executable, "-m", MEMBER, *member_arguments, *training]
+        environment = environment_of_ours({**os.environ, **token_variables()}, self._mark)
+        environment.pop(TOKEN_VARIABLE, None)
         self._process = ProgramProcess(command, environment, Path.cwd())
 
     @property
@@ -93,90 +81,74 @@ class LocalExecutor:
 
 
 class RemoteExecutor:
-    """Runs on another node, one after the other, through the runner that `fab sweep` started."""
+    """Runs on another node, one after the other, through the runner that `fab sweep` started.
 
-    def __init__(self, name: str) -> None:
+    It trains the sweep's `app`: whatever came back from the node is not used.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        lead: Lead,
+        app: KeptApp | None = None,
+        further_arguments: Sequence[str] = (),
+    ) -> None:
         self.name = name
-        self.process: RemoteProcess | None = None
-        self.folder: Path | None = None
-        """The folder of its present run here."""
+        self._lead = lead
+        self._app = app
+        self._further_arguments = further_arguments
+        self._folder: Path | None = None
+        """The folder of its latest run here."""
 
     @property
     def available(self) -> bool:
         """Whether it can take a run, once it is free."""
-        return self.process is not None and not self.process.is_lost
+        process = self._lead.processes.get(self.name)
+        return process is not None and not process.is_lost
 
     @property
     def running(self) -> RemoteProcess:
         """The process of its run. Raises ClusterError where its node is not there."""
-        if self.process is None:
+        process = self._lead.processes.get(self.name)
+        if process is None:
             raise ClusterError(f"{self.name}: its node is not there")
-        return self.process
+        return process
 
-    def begin(self, work: RunAssignment) -> None:
+    def begin(self, run: str, arguments: Sequence[str], folder: Path) -> None:
         """Start the run's process; the node gets what is here of the run, if it lacks that."""
-        self.folder = work.folder
+        self._folder = folder
+        bring_app(self._app, folder)
+        training = [*arguments, *self._further_arguments]
         try:
-            self.running.bring(work.run, work.folder)
-            self.running.begin(
-                {}, ["--folder", ".", "--", *work.arguments], work.folder, bytes_back
-            )
+            self.running.bring(run, folder)
+            self.running.begin({}, ["--folder", ".", "--", *training], folder, bytes_back)
         except OSError as problem:
             self.running.hang_up()
             raise ClusterError(f"{self.name}: its node is lost: {problem}") from None
 
     def close(self) -> None:
-        """End it, and be free."""
-        if self.process is not None:
-            self.process.close()
+        """Be free; what came of the run is settled."""
+        process = self._lead.processes.get(self.name)
+        if process is not None:
+            process.close()
+        if self._folder is not None:
+            try:
+                settle_app(self._app, self._folder)
+            except (ClusterError, OSError) as problem:
+                log.warning("%s has no copy of its app: %s", self._folder, problem)
+
+    def rejoin(self) -> None:
+        """Let go of a lost node, whose runner may connect again. Old checkpoints go."""
+        if self._folder is not None:
+            keep_latest_checkpoints(self._folder)
+        process = self._lead.processes.get(self.name)
+        if process is not None and process.is_lost:
+            process.leave(last=False)
+            del self._lead.processes[self.name]
 
 
 Executor = LocalExecutor | RemoteExecutor
 """A place that trains a run at a time."""
-
-
-class RemoteExecutors:
-    """Executors on all workers' nodes. Their runners connect when they can, and after a break."""
-
-    def __init__(self, lead: Lead, names: Sequence[str]) -> None:
-        self._lead = lead
-        self.executors = [RemoteExecutor(name) for name in names]
-
-    def gather(self, give_up: Callable[[], bool], seconds: float = JOIN_SECONDS) -> None:
-        """Wait for the runners, at most that long; the others join later."""
-        end = time.monotonic() + seconds
-        names = [executor.name for executor in self.executors]
-        self._lead.gather(names, lambda: give_up() or time.monotonic() > end, seconds=2 * seconds)
-        self._add_processes()
-
-    def join(self) -> None:
-        """Take the runners that have connected meanwhile, without waiting long.
-
-        Old checkpoints go.
-        """
-        for executor in self.executors:
-            if executor.folder is not None:
-                keep_latest_checkpoints(executor.folder)
-            if executor.process is not None and executor.process.is_lost:
-                executor.process.leave(last=False)
-                executor.process = None
-                self._lead.processes.pop(executor.name, None)
-        missing = [executor.name for executor in self.executors if executor.process is None]
-        if missing:
-            end = time.monotonic() + JOIN_AGAIN_SECONDS
-            self._lead.gather(
-                [executor.name for executor in self.executors], lambda: time.monotonic() > end
-            )
-            self._add_processes()
-
-    def _add_processes(self) -> None:
-        for executor in self.executors:
-            if executor.process is None:
-                executor.process = self._lead.processes.get(executor.name)
-
-    def close(self, last: bool) -> None:
-        """Hang up; with `last` the runners end too."""
-        self._lead.close(last)
 
 
 def keep_latest_checkpoints(folder: Path) -> None:
@@ -194,45 +166,65 @@ def keep_latest_checkpoints(folder: Path) -> None:
 JOIN_EVERY_SECONDS = 15.0
 WHOLE_CLUSTER = "cluster"
 """The node of a run over all nodes."""
+APP = "jobs.train.app"
+FILES = "files"
+"""The folder of a run's files on another node, seen from its inventory."""
+THERE = "../inventory.yaml"
+"""The inventory on another node, seen from the folder of its files."""
 
 
 class Places:
     """The executors of a sweep: here, or on the workers' nodes, whose runners come and go."""
 
-    def __init__(self, inventory: Inventory, placement: Placement, mark: str) -> None:
-        """Raises ClusterError where the port of the lead is taken."""
-        self.elsewhere = placement == "node" and not inventory.one_host
-        self._remote: RemoteExecutors | None = None
-        workers = {task.name: task.host for task in inventory.of_role("worker")}
-        self.executors: Sequence[Executor]
-        if placement == "cluster":
-            self.executors = [LocalExecutor(WHOLE_CLUSTER, mark, placement)]
-            return
-        if not self.elsewhere:
-            self.executors = [LocalExecutor(name, mark) for name in workers]
-            return
-        host = inventory.task("coordinator", 0).host
-        lead = Lead(host, inventory.ports.programs, os.environ.get(TOKEN_VARIABLE, ""), workers)
-        self._remote = RemoteExecutors(lead, list(workers))
-        self.executors = self._remote.executors
-        self._joined_at = 0.0
+    def __init__(self, executors: Sequence[Executor], lead: Lead | None = None) -> None:
+        """The `lead` is that of the nodes."""
+        self.executors = executors
+        self._lead = lead
+        self._joined_at = time.monotonic()
 
-    def gather(self, give_up: Callable[[], bool]) -> None:
-        """Wait for the nodes."""
-        if self._remote is not None:
-            self._remote.gather(give_up)
+    def gather(self, give_up: Callable[[], bool], seconds: float = JOIN_SECONDS) -> None:
+        """Wait for the nodes' runners, at most that long; the others join later."""
+        if self._lead is not None:
+            end = time.monotonic() + seconds
+            names = [executor.name for executor in self.executors]
+            self._lead.gather(names, lambda: give_up() or time.monotonic() > end, 2 * seconds)
             self._joined_at = time.monotonic()
 
     def rejoin(self) -> None:
-        """Take nodes that came back, now and then."""
-        if self._remote is not None and time.monotonic() - self._joined_at >= JOIN_EVERY_SECONDS:
-            self._remote.join()
-            self._joined_at = time.monotonic()
+        """Take nodes that came back, now and then, without waiting long."""
+        if self._lead is None or time.monotonic() - self._joined_at < JOIN_EVERY_SECONDS:
+            return
+        for executor in self.executors:
+            if isinstance(executor, RemoteExecutor):
+                executor.rejoin()
+        self.gather(lambda: False, JOIN_AGAIN_SECONDS)
 
     def close(self, *, last: bool) -> None:
-        """Let go of the nodes; with `last` for good."""
-        if self._remote is not None:
-            self._remote.close(last)
+        """Hang up; with `last` the nodes' runners end too."""
+        if self._lead is not None:
+            self._lead.close(last)
+
+
+def places_of(inventory: Inventory, placement: Placement, mark: str, app: KeptApp | None) -> Places:
+    """Where the runs of a sweep are trained: here, or on the workers' nodes.
+
+    They train the sweep's own copy of its `app`. Raises ClusterError where the port of the lead is
+    taken.
+    """
+    elsewhere = placement == "node" and not inventory.one_host
+    path = THERE if elsewhere else str(inventory.path.resolve())
+    arguments = ["--inventory", path]
+    if app is not None:
+        place = f"{FILES}/{FOLDER}" if elsewhere else str(app.path.resolve())
+        arguments += ["--set", f"{APP}={json.dumps(place)}"]
+    if placement == "cluster":
+        return Places([LocalExecutor(WHOLE_CLUSTER, mark, placement, arguments)])
+    workers = {task.name: task.host for task in inventory.of_role("worker")}
+    if not elsewhere:
+        return Places([LocalExecutor(name, mark, placement, arguments) for name in workers])
+    host = inventory.task("coordinator", 0).host
+    lead = Lead(host, inventory.ports.programs, os.environ.get(TOKEN_VARIABLE, ""), workers)
+    return Places([RemoteExecutor(name, lead, app, arguments) for name in workers], lead)
 
 
 def beside_the_training(inventory: Inventory) -> Inventory:
@@ -266,17 +258,6 @@ def beside_the_training(inventory: Inventory) -> Inventory:
     )
     with_other_ports.__dict__.pop("_tasks", None)  # they follow from the nodes
     return with_other_ports
-
-
-APP = "jobs.train.app"
-
-
-def app_there(files: str) -> str:
-    """Return the app of a run on a node, relative to its inventory.
-
-    Beside the inventory the run's files lie in the folder `files`.
-    """
-    return f"{files}/{FOLDER}"
 
 
 def bring_app(copy: KeptApp | None, folder: Path) -> None:

@@ -12,24 +12,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cluster.apps.copy import KeptApp
 from cluster.jobs.lifecycle import Job, JobContext
 from cluster.jobs.run_folder import RunFolder, is_finished
-from cluster.pages.files import FILE, RunRecord, SweepRecord, SweepState, read_sweep
+from cluster.pages.files import FILE, OVER, RunRecord, SweepRecord, SweepState, read_sweep
 from cluster.programs.process import end_marked
-from cluster.sweeps.drive import RUNS, ClusterLost, Drive, Hooks
-from cluster.sweeps.executors import APP, Places, app_there, bring_app, settle_app
+from cluster.sweeps.drive import ClusterLost, Drive
+from cluster.sweeps.executors import places_of
 from cluster.sweeps.plan import (
     Schedule,
     base_overrides,
     fingerprint,
     is_setting,
-    override,
     overrides_of,
     planned_runs,
 )
 from cluster.sweeps.progress import (
-    Epoch,
     aligned,
     best_of,
     csv_of,
@@ -37,7 +34,7 @@ from cluster.sweeps.progress import (
     picture_of,
     text_table,
 )
-from cluster.sweeps.sweep_file import SweepFile, axes_of
+from cluster.sweeps.sweep_file import SweepFile, axes_of, read_sweep_file
 from cluster.sweeps.trials import Trials
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import atomic_write, read_json
@@ -48,10 +45,6 @@ log = logging.getLogger(__name__)
 PLAN = "plan.json"
 COPY = "sweep.yaml"
 TABLE = "table.csv"
-FILES = "files"
-"""The folder of a run's files on another node, seen from its inventory."""
-THERE = "../inventory.yaml"
-"""The inventory on another node, seen from the folder of its files."""
 MOVE_SECONDS = 2.0
 LOOKED_AT = 50
 """Sweeps, the newest ones, among which an unfinished one of the same file is looked for."""
@@ -85,9 +78,7 @@ class SweepRun(Job):
         self.sweep = order.sweep
         self.record: SweepRecord | None = None
         self._over = False
-        self._drive: Drive | None = None
-        self._places: Places | None = None
-        self._trials: Trials | None = None
+        self._drive: Drive
         self._moved_at = 0.0
         self._folder = Path()
 
@@ -129,27 +120,22 @@ class SweepRun(Job):
         self._folder = folder.path
         mark = str(folder.path.resolve())
         end_marked(mark)  # of a driver that was killed
-        record = self.record or self._begun(folder.path)
+        record = self.record = self.record or self._begun(folder.path)
         self.metrics.serve(self.inventory.task("coordinator", 0))
-        search = self.sweep.search
-        self.record = record
-        if search is not None:
-            self._trials = Trials(search, folder.path, self.sweep.seeds[0], record.runs)
-        schedule = Schedule(
-            record, lambda: None if self._trials is None else self._trials.next_run()
-        )
-        places = self._places = Places(self.inventory, self.sweep.placement, mark)
-        drive = self._drive = Drive(schedule, places.executors, folder.path, self._hooks())
+        trials = None
+        if self.sweep.search is not None:
+            trials = Trials(self.sweep.search, folder.path, self.sweep.seeds[0], record.runs)
+        schedule = Schedule(record, trials)
+        app = None if self.app is None else self.app.copy
+        places = places_of(self.inventory, self.sweep.placement, mark, app)
+        drive = self._drive = Drive(schedule, places, folder.path, self)
         self.stream.emit(events.StageBegan("sweep", self.sweep.run_count, "runs"))
-        last = False
+        last = True
         try:
             places.gather(lambda: self.cancel.asked)
             self._over = drive.run(lambda: self.cancel.asked)
-            last = True
         except ClusterLost:
-            raise
-        except BaseException:
-            last = True
+            last = False
             raise
         finally:
             end_marked(mark)
@@ -176,87 +162,43 @@ class SweepRun(Job):
         plan = {"schema": 1, "fingerprint": fingerprint(sweep), "base": self._base}
         atomic_write(folder / PLAN, json.dumps(plan, indent=1).encode() + b"\n")
         atomic_write(folder / COPY, self._order.file.read_bytes())
-        runs = tuple(RunRecord(run.id, run.settings, run.seed) for run in planned_runs(sweep))
+        runs = planned_runs(sweep)
         record = SweepRecord(
             sweep.name,
             folder.name,
             "running",
             sweep.placement,
             sweep.seeds,
-            sweep.axes,
+            axes_of([run.settings for run in runs]),
             runs,
         )
         record.write(folder)
         return record
 
-    def _hooks(self) -> Hooks:
-        on_the_cluster = self.sweep.placement == "cluster"
-        trials = self._trials
-        return Hooks(
-            self._arguments_of,
-            self._changed,
-            self._epoch_ended,
-            self._run_over,
-            lambda code: on_the_cluster and _loses_the_cluster(code),
-            self._look,
-            lambda: 0 if trials is None else trials.to_come,
-            self._bring_app,
-        )
-
-    def _arguments_of(self, run: RunRecord) -> list[str]:
-        """The arguments of a run's training."""
+    def arguments_of(self, run: RunRecord) -> Sequence[str]:
+        """The arguments of a run's training, whose inventory and app its place names."""
         cluster = [argument for argument in self._order.overrides if not is_setting(argument)]
         if self.sweep.placement == "node":
             cluster.append("page.listen=off")
-        overrides = [
-            *cluster,
-            *overrides_of(self._base, self.sweep.placement, run.settings, run.seed),
-        ]
-        copy = self._copy
-        if self._elsewhere:
-            path, app = THERE, app_there(FILES)
-        else:
-            path, app = str(self.inventory.path.resolve()), str(copy and copy.path.resolve())
-        if copy is not None:
-            overrides.append(override(APP, app))
-        settings = [word for argument in overrides for word in ("--set", argument)]
-        return ["--inventory", path, *settings, "--quiet", *self._order.flags]
+        own = overrides_of(self._base, self.sweep.placement, run.settings, run.seed)
+        settings = [word for argument in (*cluster, *own) for word in ("--set", argument)]
+        return [*settings, "--quiet", *self._order.flags]
 
-    @property
-    def _elsewhere(self) -> bool:
-        return self._places is not None and self._places.elsewhere
-
-    @property
-    def _copy(self) -> KeptApp | None:
-        """The sweep's own copy of its app."""
-        return None if self.app is None else self.app.copy
-
-    def _bring_app(self, folder: Path) -> None:
-        """Put the sweep's own app into the folder of a run that goes to another node.
-
-        Whatever came back from there is not used.
-        """
-        if self._elsewhere:
-            bring_app(self._copy, folder)
-
-    def _changed(self, record: SweepRecord) -> None:
-        if self._trials is not None:
-            record = replace(record, axes=axes_of([run.settings for run in record.runs]))
+    def changed(self, record: SweepRecord) -> None:
+        """Write the record, and show it."""
         self.record = record
         record.write(self._folder)
-        counts = record.counts()
-        self.stream.emit(events.Advanced(counts["finished"] + counts["failed"] + counts["pruned"]))
-        self._moved()
+        self.stream.emit(events.Advanced(sum(run.state in OVER for run in record.runs)))
+        self.looked(within_seconds=0.0)
 
-    def _look(self) -> None:
-        if self._places is not None:
-            self._places.rejoin()
-        if time.monotonic() - self._moved_at >= MOVE_SECONDS:
-            self._moved()
+    def loses_the_cluster(self, code: int) -> bool:
+        """Whether a training over all nodes that ended so leaves its variables on the servers."""
+        killed = code < 0 or code == ExitCode.SERVER_LOST
+        return killed and self.sweep.placement == "cluster"
 
-    def _moved(self) -> None:
-        """Emit how the runs stand, for metrics and page."""
-        if self.record is None or self._drive is None:
+    def looked(self, within_seconds: float = MOVE_SECONDS) -> None:
+        """Emit now and then how the runs stand, for metrics and page."""
+        if self.record is None or time.monotonic() - self._moved_at < within_seconds:
             return
         self._moved_at = time.monotonic()
         shares = {
@@ -268,27 +210,13 @@ class SweepRun(Job):
             events.SweepMoved(picture_of(self.record, shares, self._drive.seconds_left()))
         )
 
-    def _epoch_ended(self, run: RunRecord, epoch: Epoch) -> str:
-        if self._trials is None:
-            return ""
-        return self._trials.epoch_ended(run, epoch)
-
-    def _run_over(self, run: RunRecord) -> None:
-        if self._elsewhere:
-            try:
-                settle_app(self._copy, self._folder / RUNS / run.id)
-            except (ClusterError, OSError) as problem:
-                log.warning("run %s has no copy of its app: %s", run.id, problem)
-        if self._trials is not None:
-            self._trials.over(run)
-        description = ", ".join(
-            part for part in (in_words(run.settings), f"seed {run.seed}") if part
-        )
+    def run_over(self, run: RunRecord) -> None:
+        """Say how the run ended."""
+        description = ", ".join(filter(None, (in_words(run.settings), f"seed {run.seed}")))
         accuracy = (run.final or {}).get("accuracy")
+        came = run.error or run.state
         if accuracy is not None:
             came = f"accuracy {accuracy:.4f}"
-        else:
-            came = run.error or run.state
         self.display.say(
             f"run {run.id} {run.state} on {run.node} in {run.seconds:.0f} s ({description}): {came}"
         )
@@ -301,8 +229,7 @@ class SweepRun(Job):
             state = "cancelled"
         elif counts["failed"]:
             state = "failed"
-        axes = self.record.axes if self.record else record.axes
-        self.record = final_record = replace(record, state=state, axes=axes)
+        self.record = final_record = replace(record, state=state)
         atomic_write(self._folder / TABLE, csv_of(final_record).encode())
         final_record.write(self._folder)
         for line in aligned(text_table(final_record)):
@@ -319,11 +246,6 @@ class SweepRun(Job):
             )
 
 
-def _loses_the_cluster(code: int) -> bool:
-    """Whether a training over all nodes that ended so leaves its variables on the servers."""
-    return code < 0 or code == ExitCode.SERVER_LOST
-
-
 def _stored_base(folder: Path, sweep: SweepFile) -> list[str]:
     """The settings of every run of the sweep in this folder.
 
@@ -333,12 +255,11 @@ def _stored_base(folder: Path, sweep: SweepFile) -> list[str]:
     try:
         plan = read_json(path)
         base = [str(argument) for argument in plan["base"]]
-        stored = str(plan["fingerprint"])
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise UsageError(
             f"{path}: expected what `fab sweep` writes, got {type(problem).__name__}: {problem}"
         ) from None
-    if stored != fingerprint(sweep):
+    if fingerprint(read_sweep_file(folder / COPY)) != fingerprint(sweep):
         raise UsageError(
             f"{sweep.file}: has other runs than the sweep in {folder}: `fab sweep"
             f" {shlex.quote(str(folder / COPY))} --resume --run {shlex.quote(str(folder))}` resumes"

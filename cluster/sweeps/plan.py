@@ -10,9 +10,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cluster.pages.files import OVER, Placement, RunRecord, SweepRecord
-from cluster.sweeps.progress import LONGEST_ERROR, figures_of_node
-from cluster.sweeps.reader import SEED, SETTINGS_PREFIX
-from cluster.sweeps.sweep_file import RunSettings, SweepError, SweepFile
+from cluster.sweeps.progress import LONGEST_ERROR, Epoch, figures_of_node, known_figures
+from cluster.sweeps.sweep_file import (
+    SEED,
+    SETTINGS_PREFIX,
+    Range,
+    RunSettings,
+    SweepError,
+    SweepFile,
+    axes_of,
+)
 from core.documents import InventoryError, InventoryProblem, yaml_words
 from core.documents.yaml_document import KeyPath
 from core.logs import one_line
@@ -27,29 +34,18 @@ SINGLE = "single"
 ENOUGH_PROBLEMS = 20
 
 
-@dataclass(frozen=True)
-class PlannedRun:
-    """One run: `settings` are what it has of its own, by key."""
-
-    id: str
-    settings: Mapping[str, Any]
-    seed: int
-
-
 def override(key: str, value: Any) -> str:
     """The setting as `--set` takes it: JSON is YAML."""
     return f"{key}={json.dumps(value)}"
 
 
-def planned_runs(sweep: SweepFile) -> tuple[PlannedRun, ...]:
+def planned_runs(sweep: SweepFile) -> tuple[RunRecord, ...]:
     """The runs of a grid or a list: every seed of the first settings, then of the next.
 
     None of a search.
     """
     pairs = [(choice.settings, seed) for choice in sweep.choices for seed in sweep.seeds]
-    return tuple(
-        PlannedRun(run_id(at), settings, seed) for at, (settings, seed) in enumerate(pairs, 1)
-    )
+    return tuple(RunRecord(run_id(at), *pair) for at, pair in enumerate(pairs, 1))
 
 
 def run_id(number: int) -> str:
@@ -80,16 +76,12 @@ def overrides_of(
 
 def fingerprint(sweep: SweepFile) -> str:
     """Return what says that a file is still that of a resumed sweep: its runs, however written."""
-    if sweep.search is None:
-        search = None
-    else:
-        search = repr(sweep.search)
     content = [
         sweep.placement,
-        list(sweep.seeds),
+        sweep.seeds,
         sorted(sweep.base.items(), key=lambda item: item[0]),
         [sorted(choice.settings.items(), key=lambda item: item[0]) for choice in sweep.choices],
-        search,
+        None if sweep.search is None else sweep.search.model_dump(),
     ]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
@@ -107,20 +99,16 @@ def refuse_unusable(
         base = base_overrides(sweep, set_arguments)
         trainings = dict[str, RunSettings]()
         for choice in sweep.choices or corners(sweep):
+            overrides = overrides_of(base, sweep.placement, choice.settings, sweep.seeds[0])
             try:
-                inventory = load(
-                    overrides_of(base, sweep.placement, choice.settings, sweep.seeds[0])
-                )
+                inventory = load(overrides)
             except InventoryError as error:
                 choice_problems = [_located(sweep, choice, problem) for problem in error.problems]
             else:
                 choice_problems = _shared_devices(sweep, inventory)
                 twin = trainings.setdefault(repr(inventory.jobs.train), choice)
-                choice_problems += (
-                    []
-                    if twin is choice or sweep.search is not None
-                    else [_twins(sweep, choice, twin)]
-                )
+                if twin is not choice and sweep.search is None:
+                    choice_problems.append(_twins(sweep, choice, twin))
             problems += [problem for problem in choice_problems if problem not in problems]
             if len(problems) >= ENOUGH_PROBLEMS:
                 break
@@ -139,67 +127,50 @@ def _shared_devices(sweep: SweepFile, inventory: "Inventory") -> list[InventoryP
     ]
     if sweep.placement != "node" or kind == "cpu" or not crowded:
         return []
-    return [
-        InventoryProblem(
-            sweep.file,
-            "placement",
-            f"{crowded[0].name} and the other workers of its machine would share one {kind}",
-            "keep one worker on that machine, or write placement: cluster",
-        )
-    ]
+    what = f"{crowded[0].name} and the other workers of its machine would share one {kind}"
+    remedy = "keep one worker on that machine, or write placement: cluster"
+    return [InventoryProblem(sweep.file, "placement", what, remedy)]
 
 
 def _twins(sweep: SweepFile, choice: RunSettings, twin: RunSettings) -> InventoryProblem:
     """Return the problem of settings that the inventory reads as the same, such as 1 and 1.0."""
-    number, first = (
-        next(at for at, candidate in enumerate(sweep.choices) if candidate is this)
-        for this in (choice, twin)
-    )
-    other = [
-        key for key in choice.settings if repr(choice.settings[key]) != repr(twin.settings.get(key))
-    ]
-    if "runs" in {path[0] for path in choice.places.values()} or not other:
-        place: KeyPath = ("runs", number)
-        twin_name = f"runs.{first}"
+    if choice.entry is not None and twin.entry is not None:
+        place, twin_place = choice.entry, twin.entry
     else:
-        place = choice.places[other[0]]
-        twin_name = ".".join(map(str, twin.places[other[0]]))
-    return InventoryProblem(
-        sweep.file,
-        ".".join(map(str, place)),
-        f"trains the same as {twin_name}",
-        "remove one of the two; `seeds:` repeats runs",
-        line=sweep.lines.get(place, sweep.lines.get(place[:1])),
+        key = next(
+            key for key, value in choice.settings.items() if repr(value) != repr(twin.settings[key])
+        )
+        place, twin_place = choice.places[key], twin.places[key]
+    twin_name = ".".join(map(str, twin_place))
+    return sweep.problem(
+        place, f"trains the same as {twin_name}", "remove one of the two; `seeds:` repeats runs"
     )
 
 
 def _clashes(sweep: SweepFile, set_arguments: Sequence[str]) -> list[InventoryProblem]:
     """Keys that the placement or --set decide."""
     problems = []
-    keys = {key for choice in sweep.choices or corners(sweep) for key in choice.settings}
+    choices = sweep.choices or corners(sweep)
+    keys = {SEED}.union(*(choice.settings for choice in choices))
     for argument in set_arguments:
         key = argument.partition("=")[0].strip()
-        if key in keys or key == SEED:
+        if key in keys:
             remedy = "leave out --set, or change the file"
             problems.append(
                 InventoryProblem(sweep.file, key, "the sweep sets it", remedy, override=argument)
             )
     if sweep.placement == "node":
+        places = {choice.places[MODE] for choice in choices if MODE in choice.places}
         if sweep.base.get(MODE, SINGLE) != SINGLE:
-            fixed = [("base", MODE)]
-        else:
-            fixed = []
-        places = {choice.places[MODE] for choice in sweep.choices if MODE in choice.settings}
-        for path in (*fixed, *sorted(places, key=str)):
-            problems.append(
-                InventoryProblem(
-                    sweep.file,
-                    ".".join(map(str, path)),
-                    "each node trains by itself, in mode single",
-                    "leave it out, or write `placement: cluster`",
-                    line=sweep.lines.get(path),
-                )
+            places.add(("base", MODE))
+        problems += [
+            sweep.problem(
+                place,
+                "each node trains by itself, in mode single",
+                "leave it out, or write `placement: cluster`",
             )
+            for place in sorted(places, key=str)
+        ]
     return problems
 
 
@@ -207,42 +178,32 @@ def corners(sweep: SweepFile) -> tuple[RunSettings, ...]:
     """Return settings of a search with the first and the last value of each dimension."""
     if sweep.search is None:
         return ()
-    ends = []
-    for at, end in ((0, "low"), (-1, "high")):
-        settings: dict[str, Any] = {}
-        for dimension in sweep.search.space:
-            if dimension.choices:
-                settings[dimension.key] = dimension.choices[at]
-            else:
-                bound = getattr(dimension, end)
-                settings[dimension.key] = int(bound) if dimension.whole else bound
-        ends.append(RunSettings(settings, {key: ("search", "space", key) for key in settings}))
-    return tuple(ends)
+    space = sweep.search.space
+    places: dict[str, KeyPath] = {key: ("search", "space", key) for key in space}
+    ends = {
+        key: (dimension.ends if isinstance(dimension, Range) else dimension)
+        for key, dimension in space.items()
+    }
+    return tuple(
+        RunSettings({key: values[at] for key, values in ends.items()}, places) for at in (0, -1)
+    )
 
 
 def _located(sweep: SweepFile, choice: RunSettings, problem: InventoryProblem) -> InventoryProblem:
     """The problem where the sweep's file says what is wrong, if the file says it."""
-    if problem.override is None:
+    settings = {**sweep.base, **choice.settings}
+    key = (problem.override or "").partition("=")[0]
+    if key not in settings or problem.override != override(key, settings[key]):
         return problem
-    key = problem.override.partition("=")[0]
-    for where, path in (
-        (choice.settings, sweep.place_of(choice, key)),
-        (sweep.base, ("base", key)),
-    ):
-        if key in where and problem.override == override(key, where[key]):
-            value = problem.value
-            if value is None and not isinstance(where[key], dict | tuple):
-                value = yaml_words(where[key])
-            inner = problem.key.removeprefix(key).lstrip(".")
-            return replace(
-                problem,
-                file=sweep.file,
-                key=".".join(map(str, (*path, inner) if inner else path)),
-                line=sweep.lines.get(path),
-                value=value,
-                override=None,
-            )
-    return problem
+    path = choice.places.get(key, ("base", key))
+    value = problem.value
+    if value is None and not isinstance(settings[key], dict | tuple):
+        value = yaml_words(settings[key])
+    inner = problem.key.removeprefix(key).lstrip(".")
+    here = sweep.problem(path, problem.problem, problem.remedy, value)
+    if inner:
+        return replace(here, key=f"{here.key}.{inner}")
+    return here
 
 
 def is_setting(argument: str) -> bool:
@@ -274,22 +235,39 @@ class RunExit:
     """The process refused its settings: another attempt would too."""
 
 
+class FixedRuns:
+    """The runs are known: none is drawn, and none is ended early."""
+
+    @property
+    def to_come(self) -> int:
+        """Runs that are not drawn yet."""
+        return 0
+
+    def next_run(self) -> RunRecord | None:
+        """The next run of a search; None where there is none, or none yet."""
+        return None
+
+    def epoch_ended(self, run: RunRecord, epoch: Epoch) -> str:
+        """Why to end the run now; empty to let it run."""
+        return ""
+
+    def over(self, run: RunRecord) -> None:
+        """The run is over, with its figures on the validation where it has some."""
+
+
 class Schedule:
     """Hands out the runs of a record, and keeps the record.
 
     A run is with one node at a time: its lease.
     """
 
-    def __init__(
-        self, record: SweepRecord, draw: Callable[[], PlannedRun | None] = lambda: None
-    ) -> None:
-        """`draw()` makes the next run of a search; None where there is none, or none yet."""
+    def __init__(self, record: SweepRecord, trials: FixedRuns | None = None) -> None:
+        """The `trials` of a search draw further runs."""
         running = (run for run in record.runs if run.state == "running")
         for run in running:  # of a driver that died
             record = record.with_run(replace(run, state="waiting"))
         self.record = record
-        self._draw = draw
-        self._leases: dict[str, str] = {}
+        self.trials = trials or FixedRuns()
         self._endings: dict[str, int] = {}
         self._strikes: dict[str, int] = {}
 
@@ -297,10 +275,6 @@ class Schedule:
     def open(self) -> bool:
         """Whether a run waits or is with a node."""
         return any(run.state not in OVER for run in self.record.runs)
-
-    def leased(self, node: str) -> RunRecord | None:
-        """The run that the node has."""
-        return next((run for run in self.record.runs if self._leases.get(node) == run.id), None)
 
     def lease_next(self, node: str, other_nodes: Collection[str] = ()) -> RunRecord | None:
         """The next run for a free node, which has it from now on; None where none waits.
@@ -311,19 +285,13 @@ class Schedule:
         waiting = [run for run in self.record.runs if run.state == "waiting"]
         own_runs = [run for run in waiting if run.node == node]
         free = [run for run in waiting if run.node is None or run.node not in other_nodes]
-        next_run = next(iter((*own_runs, *free)), None) or self._new_run()
+        next_run = next(iter((*own_runs, *free)), None) or self.trials.next_run()
         if next_run is None:
             return None
-        self._leases[node] = next_run.id
         leased_run = replace(next_run, state="running", node=node, error=None)
-        self.record = self.record.with_run(leased_run)
+        record = self.record.with_run(leased_run)
+        self.record = replace(record, axes=axes_of([run.settings for run in record.runs]))
         return leased_run
-
-    def _new_run(self) -> RunRecord | None:
-        planned = self._draw()
-        if planned is None:
-            return None
-        return RunRecord(planned.id, planned.settings, planned.seed)
 
     def ended(self, node: str, ending: RunExit, seconds: float, folder: str | None) -> RunRecord:
         """The node's run after its process ended, `seconds` after it began there."""
@@ -332,13 +300,14 @@ class Schedule:
         result = ending.result or {}
         status = result.get("status")
         if status == "done":
-            final, selected = (figures_of_node(result.get(key)) for key in ("final", "selected"))
-            selected = {
-                key: value
-                for key, value in selected.items()
-                if key != "epoch" and value is not None
-            }
-            changed = replace(run, state="finished", final=final, selected=selected or None)
+            selected = known_figures(result.get("selected"))
+            selected.pop("epoch", None)
+            changed = replace(
+                run,
+                state="finished",
+                final=figures_of_node(result.get("final")),
+                selected=selected or None,
+            )
             self._strikes[node] = 0
         elif status == "failed" and not ending.lost:
             changed = _failed(run, str(result.get("reason") or ending.description))
@@ -357,8 +326,8 @@ class Schedule:
 
     def _returned(self, node: str, seconds: float) -> RunRecord:
         """The run that the node has no more, with the seconds it spent on it."""
-        leased = self._leases.pop(node)
-        run = next(run for run in self.record.runs if run.id == leased)
+        running = (run for run in self.record.runs if run.state == "running")
+        run = next(run for run in running if run.node == node)
         return replace(run, seconds=round(run.seconds + seconds, 3))
 
     def gone(self, node: str) -> None:

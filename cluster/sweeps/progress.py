@@ -11,10 +11,12 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
-from cluster.pages.files import OVER, RunRecord, SweepRecord
-from cluster.sweeps.reader import Search
+from pydantic import BeforeValidator, Field, TypeAdapter
+
+from cluster.pages.files import OVER, RunRecord, SweepGroup, SweepRecord
+from cluster.sweeps.sweep_file import Search
 from core.ground.files import parsed_json
 from core.status.view import SweepCellView, SweepView
 
@@ -28,21 +30,50 @@ LONGEST_FIGURE_NAME = 100
 LARGEST_FIGURE = 1e100
 
 
+def figures_of_node(figures: Any) -> dict[str, float | None]:
+    """Return a node's figures of a run: printable names, numbers that JSON has a word for.
+
+    Others are left out: the sweep's files and pages could not hold them.
+    """
+    if not isinstance(figures, dict):
+        return {}
+    plain = (
+        (name, value)
+        for name, value in figures.items()
+        if str(name).isprintable()
+        and len(name) <= LONGEST_FIGURE_NAME
+        and (value is None or (type(value) in (int, float) and abs(value) <= LARGEST_FIGURE))
+    )
+    return dict(islice(plain, MOST_FIGURES))
+
+
+def known_figures(figures: Any) -> dict[str, float]:
+    """Return a node's figures that are known."""
+    known = figures_of_node(figures).items()
+    return {name: value for name, value in known if value is not None}
+
+
+_Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
+
+
 @dataclass(frozen=True)
 class Advance:
     """Updates that are done, of how many, in this stage of a run."""
 
-    stage: str
-    done: int
-    total: int
+    stage: Annotated[str, BeforeValidator(lambda stage: str(stage)[:80])]
+    done: _Count
+    total: _Count
 
 
 @dataclass(frozen=True)
 class Epoch:
     """A finished epoch and the figures of its validation; empty where nothing was held out."""
 
-    epoch: int
-    validation: Mapping[str, float]
+    epoch: _Count
+    validation: Annotated[Mapping[str, float], BeforeValidator(known_figures)]
+
+
+_MESSAGE: TypeAdapter[Any] = TypeAdapter(Advance | Epoch)
 
 
 class MemberOutput:
@@ -78,39 +109,10 @@ def message_of(line: bytes) -> Advance | Epoch | None:
     if WORD.encode() not in line:
         return None
     try:
-        content: Any = parsed_json(line)[WORD]
-        if "epoch" in content:
-            validation = figures_of_node(content["validation"])
-            figures = {key: float(value) for key, value in validation.items() if value is not None}
-            return Epoch(_count(content["epoch"]), figures)
-        return Advance(
-            str(content["stage"])[:80], _count(content["done"]), _count(content["total"])
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
+        message: Advance | Epoch = _MESSAGE.validate_python(parsed_json(line)[WORD])
+    except (ValueError, KeyError, TypeError):
         return None
-
-
-def figures_of_node(figures: Any) -> dict[str, float | None]:
-    """Return a node's figures of a run: printable names, numbers that JSON has a word for.
-
-    Others are left out: the sweep's files and pages could not hold them.
-    """
-    if not isinstance(figures, dict):
-        return {}
-    plain = (
-        (name, value)
-        for name, value in figures.items()
-        if str(name).isprintable()
-        and len(name) <= LONGEST_FIGURE_NAME
-        and (value is None or (type(value) in (int, float) and abs(value) <= LARGEST_FIGURE))
-    )
-    return dict(islice(plain, MOST_FIGURES))
-
-
-def _count(value: object) -> int:
-    if type(value) is not int or not 0 <= value <= LARGEST:
-        raise ValueError("expected a count")
-    return value
+    return message
 
 
 def seconds_left(
@@ -125,21 +127,17 @@ def seconds_left(
     `to_come` runs are not drawn yet. A run that waits takes the mean of the finished ones, or of
     what the running ones will have taken.
     """
+    whole = {
+        name: seconds * progress.total / progress.done
+        for name, (seconds, progress) in elapsed.items()
+        if progress is not None and progress.done and progress.total
+    }
     finished = [run.seconds for run in runs if run.state == "finished"]
-    whole = {}
-    for name, (seconds, progress) in elapsed.items():
-        if progress is not None and progress.done and progress.total:
-            whole[name] = seconds * progress.total / progress.done
-    if finished:
-        usual = statistics.fmean(finished)
-    elif whole:
-        usual = statistics.fmean(whole.values())
-    else:
-        usual = None
-    if usual is None:
-        if any(run.state not in OVER for run in runs) or to_come:
-            return None
-        return 0.0
+    known = finished or list(whole.values())
+    if not known:
+        all_over = not to_come and all(run.state in OVER for run in runs)
+        return 0.0 if all_over else None
+    usual = statistics.fmean(known)
     waiting = sum(run.state == "waiting" for run in runs) + to_come
     remaining_seconds = [
         max(0.0, whole.get(name, usual) - seconds) for name, (seconds, _) in elapsed.items()
@@ -155,69 +153,39 @@ TABLE_FIGURES = ("accuracy", "f1_macro", "loss", "validation_accuracy")
 """Figures at the terminal; the CSV file has every one."""
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Mean and standard deviation of a sample (n - 1; null for one) over `count` runs."""
-
-    mean: float
-    deviation: float | None
-    count: int
-
-    def words(self, digits: int = 4) -> str:
-        """`0.9123 ± 0.0021`."""
-        if self.deviation is None:
-            beside = ""
-        else:
-            beside = f" ± {self.deviation:.{digits}f}"
-        return f"{self.mean:.{digits}f}{beside}"
+SECONDS = "seconds"
 
 
-@dataclass(frozen=True)
-class Row:
-    """The runs of one setting: how many are finished, and the spread of each figure over those."""
-
-    settings: Mapping[str, Any]
-    runs: int
-    finished: int
-    figures: Mapping[str, Spread]
-    seconds: Spread | None
-
-
-def rows_of(record: SweepRecord) -> tuple[Row, ...]:
-    """A row for each setting, in the order of the runs."""
-    return tuple(_row(group.runs) for group in record.groups)
+def values_of(group: SweepGroup) -> dict[str, list[float]]:
+    """Every figure of the finished runs of a setting, and their seconds."""
+    values: dict[str, list[float]] = {}
+    for run in group.runs:
+        if run.state != "finished" or run.final is None:
+            continue
+        figures = {**run.final, SECONDS: run.seconds}
+        figures |= {f"{VALIDATION}{name}": value for name, value in (run.selected or {}).items()}
+        for name, value in figures.items():
+            if value is not None:
+                values.setdefault(name, []).append(value)
+    return values
 
 
-def _row(runs: Sequence[RunRecord]) -> Row:
-    done = [run for run in runs if run.state == "finished" and run.final is not None]
-    figures_of_runs = [figures_of(run) for run in done]
-    names = dict.fromkeys(name for run_figures in figures_of_runs for name in run_figures)
-    figures = {}
-    for name in names:
-        values = [
-            value for run_figures in figures_of_runs if (value := run_figures.get(name)) is not None
-        ]
-        if values:
-            figures[name] = spread(values)
-    seconds = [run.seconds for run in done]
-    return Row(
-        runs[0].settings, len(runs), len(done), figures, spread(seconds) if seconds else None
+def spread(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """Return the mean and the deviation of a sample (n - 1), each None where there is none.
+
+    The order of the values changes no bit.
+    """
+    return (
+        statistics.fmean(values) if values else None,
+        statistics.stdev(values) if len(values) > 1 else None,
     )
 
 
-def figures_of(run: RunRecord) -> dict[str, float | None]:
-    """Return all figures of a run: on the test set, and on the validation under a longer name."""
-    return {
-        **(run.final or {}),
-        **{f"{VALIDATION}{name}": value for name, value in (run.selected or {}).items()},
-    }
-
-
-def spread(values: Sequence[float]) -> Spread:
-    """Return the mean and spread of at least one value; their order changes no bit."""
-    return Spread(
-        statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values)
-    )
+def spread_text(values: Sequence[float], digits: int = 4) -> str:
+    """`0.9123 ± 0.0021`; a dash without values."""
+    mean, deviation = spread(values)
+    numbers = [f"{number:.{digits}f}" for number in (mean, deviation) if number is not None]
+    return " ± ".join(numbers) or "-"
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
@@ -245,59 +213,54 @@ def csv_of(record: SweepRecord) -> str:
 
     A cell is empty where there is none.
     """
-    rows = rows_of(record)
-    keys = list(dict.fromkeys(key for row in rows for key in row.settings))
-    figures = list(dict.fromkeys(name for row in rows for name in row.figures))
+    rows = [(group, values_of(group)) for group in record.groups]
+    keys = _keys(record)
+    figures = dict.fromkeys(name for _, values in rows for name in values)
+    figures.pop(SECONDS, None)
+    names = [*figures, SECONDS]
+    named = [f"{name}_{part}" for name in names for part in ("mean", "deviation")]
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
-    named = [f"{name}_{part}" for name in (*figures, "seconds") for part in ("mean", "deviation")]
     writer.writerow([*keys, "runs", "finished", *map(_cell, named)])
-    for row in rows:
-        cells = [_cell(row.settings.get(key)) for key in keys]
-        for of_figure in (*(row.figures.get(name) for name in figures), row.seconds):
-            cells += (
-                ["", ""]
-                if of_figure is None
-                else [_cell(of_figure.mean), _cell(of_figure.deviation)]
-            )
-        writer.writerow([*cells[: len(keys)], row.runs, row.finished, *cells[len(keys) :]])
+    for group, values in rows:
+        settings = [_cell(group.settings.get(key)) for key in keys]
+        numbers = [_cell(number) for name in names for number in spread(values.get(name, ()))]
+        finished = len(values.get(SECONDS, ()))
+        writer.writerow([*settings, len(group.runs), finished, *numbers])
     return lines.getvalue()
+
+
+def _keys(record: SweepRecord) -> list[str]:
+    return list(dict.fromkeys(key for group in record.groups for key in group.settings))
 
 
 def text_table(record: SweepRecord) -> list[list[str]]:
     """Header and rows for a terminal."""
-    rows = rows_of(record)
-    keys = list(dict.fromkeys(key for row in rows for key in row.settings))
+    rows = [(group, values_of(group)) for group in record.groups]
+    keys = _keys(record)
     names = short_names(keys)
-    figures = [name for name in TABLE_FIGURES if any(name in row.figures for row in rows)]
-    table = [[*(names[key] for key in keys), "runs", *figures, "seconds"]]
-    for row in rows:
-        cells = [_cell(row.settings.get(key)) for key in keys]
-        if row.finished == row.runs:
-            count = str(row.finished)
-        else:
-            count = f"{row.finished} of {row.runs}"
-        figure_cells = [
-            figure_spread.words() if (figure_spread := row.figures.get(name)) else "-"
-            for name in figures
-        ]
-        table.append(
-            [*cells, count, *figure_cells, "-" if row.seconds is None else row.seconds.words(1)]
-        )
+    figures = [name for name in TABLE_FIGURES if any(name in values for _, values in rows)]
+    table = [[*(names[key] for key in keys), "runs", *figures, SECONDS]]
+    for group, values in rows:
+        settings = [_cell(group.settings.get(key)) for key in keys]
+        finished = len(values.get(SECONDS, ()))
+        count = str(finished)
+        if finished < len(group.runs):
+            count = f"{finished} of {len(group.runs)}"
+        spreads = [spread_text(values.get(name, ())) for name in figures]
+        table.append([*settings, count, *spreads, spread_text(values.get(SECONDS, ()), 1)])
     return table
 
 
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    if isinstance(value, str):
-        text = value
-    else:
-        text = json.dumps(value)
+    if not isinstance(value, str):
+        return json.dumps(value)
     # A spreadsheet takes such a text for a formula.
-    if isinstance(value, str) and text[:1] in ("=", "+", "-", "@"):
-        return f"'{text}"
-    return text
+    if value[:1] in ("=", "+", "-", "@"):
+        return f"'{value}"
+    return value
 
 
 MOST_CELLS = 1000
@@ -308,16 +271,13 @@ def best_of(record: SweepRecord, search: Search) -> RunRecord | None:
 
     None before one is finished.
     """
-    candidates = [run for run in record.runs if (run.selected or {}).get(search.metric) is not None]
-    if search.maximizes:
-        sign = 1
-    else:
-        sign = -1
-    return max(
-        candidates,
-        key=lambda run: sign * ((run.selected or {})[search.metric] or 0.0),
-        default=None,
-    )
+    values = {
+        run.id: value
+        for run in record.runs
+        if (value := (run.selected or {}).get(search.metric)) is not None
+    }
+    best = (max if search.maximizes else min)(values, key=lambda run: values[run], default=None)
+    return next((run for run in record.runs if run.id == best), None)
 
 
 def picture_of(

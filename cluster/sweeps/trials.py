@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cluster.pages.files import OVER, RunRecord
-from cluster.sweeps.plan import PlannedRun, run_id
+from cluster.sweeps.plan import FixedRuns, run_id
 from cluster.sweeps.progress import Epoch
-from cluster.sweeps.reader import Dimension, Search
+from cluster.sweeps.sweep_file import Range, Search
 from core.ground.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ STUDY = "study.db"
 NAME = "sweep"
 
 
-class Trials:
+class Trials(FixedRuns):
     """The study of one sweep. Trial 0 is run 0001."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Trials:
         """Runs that are not drawn yet."""
         return max(0, self._search.trials - len(self._run_ids))
 
-    def next_run(self) -> PlannedRun | None:
+    def next_run(self) -> RunRecord | None:
         """The next trial as a run; None once there are all."""
         if not self.to_come:
             return None
@@ -116,21 +116,24 @@ class Trials:
         else:
             trial = self._trial(lost_trial.number)
         settings = {}
-        for place, dimension in enumerate(self._search.space):
+        for place, (key, dimension) in enumerate(self._search.space.items()):
             self._study.sampler = self._sampler(trial.number, place)
-            settings[dimension.key] = _suggested_value(trial, dimension)
-        run = PlannedRun(run_id(trial.number + 1), settings, self._seed)
+            settings[key] = _suggested_value(trial, key, dimension)
+        run = RunRecord(run_id(trial.number + 1), settings, self._seed)
         self._run_ids.add(run.id)
         return run
 
     def epoch_ended(self, run: RunRecord, epoch: Epoch) -> str:
         """Why to end the run now; empty to let it run."""
         value = epoch.validation.get(self._search.metric)
+        if value is None or self._search.pruner == "none":
+            return ""
         number = int(run.id) - 1
-        if value is None or self._search.pruner == "none" or self._is_told(number):
+        stored = self._study.get_trials(deepcopy=False)[number]
+        if stored.state.is_finished():
             return ""
         trial = self._trial(number)
-        if epoch.epoch not in self._study.get_trials(deepcopy=False)[number].intermediate_values:
+        if epoch.epoch not in stored.intermediate_values:
             trial.report(value, epoch.epoch)
         if not trial.should_prune():
             return ""
@@ -140,30 +143,26 @@ class Trials:
     def over(self, run: RunRecord) -> None:
         """The run is over, with its figures on the validation where it has some."""
         number = int(run.id) - 1
-        state = self._optuna.trial.TrialState
-        value = (run.selected or {}).get(self._search.metric)
-        if number >= len(self._study.get_trials(deepcopy=False)) or self._is_told(number):
+        if number >= len(self._study.get_trials(deepcopy=False)):
             return
-        if run.state == "pruned":
-            self._study.tell(number, state=state.PRUNED)
-        elif run.state == "finished" and value is not None:
-            self._study.tell(number, value)
+        states = self._optuna.trial.TrialState
+        value = (run.selected or {}).get(self._search.metric)
+        if run.state == "finished" and value is not None:
+            self._study.tell(number, value, skip_if_finished=True)
         else:
-            self._study.tell(number, state=state.FAIL)
-
-    def _is_told(self, number: int) -> bool:
-        return bool(self._study.get_trials(deepcopy=False)[number].state.is_finished())
+            state = states.PRUNED if run.state == "pruned" else states.FAIL
+            self._study.tell(number, state=state, skip_if_finished=True)
 
     def _trial(self, number: int) -> "optuna.Trial":
         stored_trial = self._study.get_trials(deepcopy=False)[number]
         return self._optuna.trial.Trial(self._study, stored_trial._trial_id)
 
 
-def _suggested_value(trial: "optuna.Trial", of: Dimension) -> Any:
-    if of.choices:
-        return trial.suggest_categorical(of.key, of.choices)
-    if of.whole:
-        return trial.suggest_int(
-            of.key, int(of.low), int(of.high), step=int(of.step or 1), log=of.log
-        )
-    return trial.suggest_float(of.key, of.low, of.high, step=of.step, log=of.log)
+def _suggested_value(trial: "optuna.Trial", key: str, dimension: Any) -> Any:
+    if not isinstance(dimension, Range):
+        return trial.suggest_categorical(key, dimension)
+    low, high = dimension.ends
+    if dimension.whole:
+        step = int(dimension.step or 1)
+        return trial.suggest_int(key, int(low), int(high), step=step, log=dimension.log)
+    return trial.suggest_float(key, low, high, step=dimension.step, log=dimension.log)

@@ -3,7 +3,7 @@
 The parts of an inventory with problems that can be read are found here too.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -275,7 +275,7 @@ def _explain(detail: ErrorDetails, sources: Sources) -> InventoryProblem:
         location = (*location, "name")
     path = plain_path(location)
     value = sources.at(path)
-    problem, remedy = _words(detail["type"], detail.get("ctx", {}), detail["msg"], location, value)
+    problem, remedy = words_of_finding(detail, location, value)
     return sources.problem(path, problem, remedy)
 
 
@@ -288,13 +288,13 @@ def _choice(kind: str, expected: str, value: object) -> tuple[str, str]:
     return f"unknown {kind}, expected {expected}", remedy or "write one of them"
 
 
-def _words(
-    kind: str,
-    context: Mapping[str, Any],
-    message: str,
-    location: tuple[str | int, ...],
-    value: object,
+def words_of_finding(
+    detail: ErrorDetails, location: tuple[str | int, ...], value: object
 ) -> tuple[str, str]:
+    """What pydantic found in the `value` at a location, in our words, and the remedy."""
+    kind = detail["type"]
+    context = detail.get("ctx", {})
+    message = detail["msg"]
     if location:
         key = str(location[-1])
     else:

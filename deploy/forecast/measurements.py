@@ -69,8 +69,7 @@ def _watched(process: Child, named: str) -> MeasuredRun:
     assert process.stdout is not None
     begin = time.monotonic()
     lines = MemberOutput()
-    first: tuple[float, Advance] | None = None
-    latest: tuple[float, Advance] | None = None
+    advances: list[tuple[float, Advance]] = []
     memory = 0
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
@@ -80,26 +79,27 @@ def _watched(process: Child, named: str) -> MeasuredRun:
             piece = os.read(process.stdout.fileno(), 1 << 16)
             for message in lines.add(piece):
                 if isinstance(message, Advance):
-                    latest = (time.monotonic(), message)
+                    advances.append((time.monotonic(), message))
                     memory = max(memory, _anonymous_bytes(process.pid))
-                    first = first or latest
-            if not piece or (first and latest and latest[0] - first[0] >= ENOUGH_SECONDS):
+            if not piece or (advances and advances[-1][0] - advances[0][0] >= ENOUGH_SECONDS):
                 break
     lines.close()
-    if first is None or latest is None or not latest[1].done:
+    if not advances or not advances[-1][1].done:
         with suppress(subprocess.TimeoutExpired):
             process.wait(END_SECONDS)
         kind = UsageError if process.returncode == ExitCode.BAD_USAGE else ClusterError
         raise kind(
             f"{named}: its training did not come to an update: {lines.last or 'it said nothing'}"
         )
-    updates = latest[1].done - first[1].done
+    first_time, first = advances[0]
+    latest_time, latest = advances[-1]
+    updates = latest.done - first.done
     if updates:
-        update_seconds = (latest[0] - first[0]) / updates
+        update_seconds = (latest_time - first_time) / updates
     else:
-        update_seconds = (latest[0] - begin) / latest[1].done
-    start = max(0.0, first[0] - begin - update_seconds * first[1].done)
-    return MeasuredRun(named, start, update_seconds, latest[1].total, memory)
+        update_seconds = (latest_time - begin) / latest.done
+    start = max(0.0, first_time - begin - update_seconds * first.done)
+    return MeasuredRun(named, start, update_seconds, latest.total, memory)
 
 
 def _anonymous_bytes(pid: int) -> int:

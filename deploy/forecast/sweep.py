@@ -113,23 +113,23 @@ def forecast_of(
     if sweep.placement != "cluster":
         places = sum(need.runs for need in needs)
     at_a_time = max(1, min(places, sweep.run_count))
-    if not measured:
-        return SweepForecast(
-            sweep.name, sweep.run_count, at_a_time, tuple(needs), (), why_not, None, None
-        )
-    # Runs of one machine share its cores, which one alone has kept busy; they only start side by
-    # side.
-    start = statistics.fmean(run.start_seconds for run in measured) / at_a_time
-    work = statistics.fmean(run.seconds - run.start_seconds for run in measured)
+    run_seconds = seconds = None
+    if measured:
+        why_not = ""
+        run_seconds = statistics.fmean(run.seconds for run in measured)
+        # Runs of one machine share its cores, which one alone has kept busy; they only start side
+        # by side.
+        start = statistics.fmean(run.start_seconds for run in measured)
+        seconds = sweep.run_count * (run_seconds - start + start / at_a_time)
     return SweepForecast(
         sweep.name,
         sweep.run_count,
         at_a_time,
         tuple(needs),
         tuple(measured),
-        "",
-        statistics.fmean(run.seconds for run in measured),
-        sweep.run_count * (start + work),
+        why_not,
+        run_seconds,
+        seconds,
     )
 
 

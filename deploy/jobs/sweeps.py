@@ -150,7 +150,7 @@ def refuse_on_nodes(request: SweepRequest) -> None:
     """Raise UsageError for what only a cluster on one host can do."""
     keys = {key for choice in request.sweep.choices for key in choice.settings}
     if request.sweep.search is not None:
-        keys |= {dimension.key for dimension in request.sweep.search.space}
+        keys |= request.sweep.search.space.keys()
     varied = sorted(key for key in keys if key.startswith(SHARED_KEYS))
     if varied:
         if varied[0] == "jobs.train.app":

@@ -3,8 +3,7 @@
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from signal import Signals
 
@@ -13,9 +12,9 @@ import pytest
 from cluster.pages.files import RunRecord, SweepRecord
 from cluster.programs.lead import Lead
 from cluster.sweeps import executors
-from cluster.sweeps.drive import RUNS, ClusterLost, Drive, Hooks, result_of
-from cluster.sweeps.executors import Executor, LocalExecutor, RemoteExecutors
-from cluster.sweeps.plan import Schedule
+from cluster.sweeps.drive import RUNS, ClusterLost, Drive, result_of
+from cluster.sweeps.executors import LocalExecutor, Places, RemoteExecutor
+from cluster.sweeps.plan import FixedRuns, Schedule
 from cluster.sweeps.progress import Epoch
 from core.ground.errors import ClusterError
 from deploy.common.project import environment_for_any_folder
@@ -38,30 +37,33 @@ class Driven:
     `look` is called some times a second.
     """
 
-    def __init__(self, folder: Path, executors: Sequence[Executor]) -> None:
+    def __init__(self, folder: Path, places: Places) -> None:
         self.folder = folder
         self.schedule = schedule_of(3)
         (folder / RUNS).mkdir(exist_ok=True)
-        self.executors = executors
+        self.places = places
         self.look: Callable[[], None] = lambda: None
-        self.prune: Callable[[RunRecord, Epoch], str] = lambda run, epoch: ""
         self.more: dict[str, list[str]] = {}
         """Further arguments of a run, by its id."""
         self.records: list[SweepRecord] = []
-        self.lost_cluster: Callable[[int], bool] = lambda code: False
+        self.loses_the_cluster: Callable[[int], bool] = lambda code: False
         self.drive: Drive | None = None
 
     def run(self, asked: Callable[[], bool] = lambda: False) -> bool:
-        hooks = Hooks(
-            lambda run: [str(run.settings[KEY]), *self.more.get(run.id, [])],
-            self.records.append,
-            self.prune,
-            lambda run: None,
-            self.lost_cluster,
-            self.look,
-        )
-        self.drive = Drive(self.schedule, self.executors, self.folder, hooks)
+        self.drive = Drive(self.schedule, self.places, self.folder, self)
         return self.drive.run(asked)
+
+    def arguments_of(self, run: RunRecord) -> list[str]:
+        return [str(run.settings[KEY]), *self.more.get(run.id, [])]
+
+    def changed(self, record: SweepRecord) -> None:
+        self.records.append(record)
+
+    def run_over(self, run: RunRecord) -> None:
+        pass
+
+    def looked(self) -> None:
+        self.look()
 
     def runs(self) -> list[tuple[str, str]]:
         return [(run.id, run.state) for run in self.schedule.record.runs]
@@ -81,12 +83,12 @@ class Here(Driven):
     """Two workers of this machine."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, [LocalExecutor(name, str(folder)) for name in NAMES])
+        super().__init__(folder, Places([LocalExecutor(name, str(folder)) for name in NAMES]))
         self.left: list[float | None] = []
 
     def kill(self) -> int | None:
         """End the run of the first worker; its pid, None where it has none."""
-        first = self.executors[0]
+        first = self.places.executors[0]
         assert isinstance(first, LocalExecutor)
         process = first._process
         if process is None:
@@ -104,6 +106,7 @@ def played() -> Iterator[None]:
     """Trainings that are played."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(executors, "MEMBER", "tests.cluster.sweeps.play_member")
+        patch.setattr(executors, "JOIN_EVERY_SECONDS", 0.5)
         for name, value in environment_for_any_folder().items():
             patch.setenv(name, value)
         yield
@@ -206,7 +209,11 @@ def test_a_folder_that_cannot_be_made_ends_the_driver_with_a_line(here: Here) ->
 
 
 def test_a_run_that_is_ended_early_is_over(here: Here) -> None:
-    here.prune = lambda run, epoch: "too slow" if run.id == "0002" and epoch.epoch == 2 else ""
+    class Impatient(FixedRuns):
+        def epoch_ended(self, run: RunRecord, epoch: Epoch) -> str:
+            return "too slow" if run.id == "0002" and epoch.epoch == 2 else ""
+
+    here.schedule = Schedule(here.schedule.record, Impatient())
     assert here.run()
     assert here.runs()[1] == ("0002", "pruned")
     assert here.schedule.record.runs[1].error == "too slow"
@@ -215,8 +222,8 @@ def test_a_run_that_is_ended_early_is_over(here: Here) -> None:
 def test_a_cluster_that_is_lost_ends_the_driver_and_the_run_waits(
     here: Here, undisturbed: list[object]
 ) -> None:
-    here.executors = here.executors[:1]
-    here.lost_cluster = lambda code: code < 0
+    here.places = Places(here.places.executors[:1])
+    here.loses_the_cluster = lambda code: code < 0
     here.look = here.kill_with_checkpoint
     with pytest.raises(ClusterLost, match="run 0001"):
         here.run()
@@ -230,12 +237,13 @@ class Nodes(Driven):
     """Two nodes with a runner each, as units would run them."""
 
     def __init__(self, folder: Path) -> None:
-        self._lead = Lead("127.0.0.1", 0, "secret", HOSTS)
-        self.places = RemoteExecutors(self._lead, NAMES)
-        super().__init__(folder, self.places.executors)
+        super().__init__(folder, self._listen(0))
         self.units: dict[int, subprocess.Popen[bytes]] = {}
         self._ports = free_ports(8)
-        self._joined_at = time.monotonic()
+
+    def _listen(self, port: int) -> Places:
+        self._lead = Lead("127.0.0.1", port, "secret", HOSTS)
+        return Places([RemoteExecutor(name, self._lead) for name in NAMES], self._lead)
 
     def begin(self, *indices: int, send_seconds: float = 0.1) -> None:
         """Start these nodes and wait for them."""
@@ -258,18 +266,11 @@ class Nodes(Driven):
         pattern = "files/*-train/checkpoints/update-*.json"
         return any((self.folder / f"node-{index}").glob(pattern))
 
-    def join(self) -> None:
-        if time.monotonic() - self._joined_at > 0.5:
-            self._joined_at = time.monotonic()
-            self.places.join()
-
     def again(self) -> None:
         """Another driver, at the same port."""
         port = self._lead.port
         self.places.close(last=False)
-        self._lead = Lead("127.0.0.1", port, "secret", HOSTS)
-        self.places = RemoteExecutors(self._lead, NAMES)
-        self.executors = self.places.executors
+        self.places = self._listen(port)
 
     def end(self) -> None:
         self.places.close(last=True)
@@ -309,7 +310,6 @@ def test_the_run_of_a_lost_node_ends_on_another(nodes: Nodes, undisturbed: list[
     def lose() -> None:
         if nodes.has_checkpoint("0002"):
             nodes.units[1].kill()
-        nodes.join()
 
     nodes.look = lose
     assert nodes.run()

@@ -15,6 +15,7 @@ from cluster.sweeps.sweep_file import (
     MOST_RUNS,
     SweepError,
     SweepFile,
+    axes_of,
     read_sweep_file,
     read_text,
 )
@@ -65,7 +66,9 @@ def test_a_grid_is_every_combination_and_every_seed_of_each() -> None:
     last = {"jobs.train.model.hidden": 16, "jobs.train.batch_size": 100}
     assert runs[:2] == [("0001", first, 1), ("0002", first, 2)]
     assert runs[-1] == ("0008", last, 2)
-    assert [(axis.key, axis.values) for axis in sweep.axes] == [
+    assert [
+        (axis.key, axis.values) for axis in axes_of([choice.settings for choice in sweep.choices])
+    ] == [
         ("jobs.train.model.hidden", (8, 16)),
         ("jobs.train.batch_size", (50, 100)),
     ]
@@ -78,7 +81,10 @@ def test_a_list_has_its_own_settings_and_one_seed_unless_it_says_more() -> None:
     listed = table("cluster/sweeps/rows", "listed")
     assert [[*run[1:]] for run in made(sweep)] == listed["runs"]
     assert (sweep.name, sweep.placement) == ("a-b", "node")
-    assert {axis.key: len(axis.values) for axis in sweep.axes} == listed["axes"]
+    assert {
+        axis.key: len(axis.values)
+        for axis in axes_of([choice.settings for choice in sweep.choices])
+    } == listed["axes"]
 
 
 def test_the_overrides_of_a_run_are_what_set_takes() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from cluster.programs.frames import FrameType, greeting, key_of_runner, send, send_files
 from cluster.programs.lead import Lead
-from cluster.sweeps.executors import RemoteExecutor, RunAssignment, bring_app, settle_app
+from cluster.sweeps.executors import RemoteExecutor
 from core.inventory.templates import local_inventory
 from deploy.common.project import ROOT
 from tests.cluster.apps.planted import plant
@@ -61,9 +61,9 @@ class Driver:
         return theirs
 
     def take(self) -> RemoteExecutor:
-        executor = RemoteExecutor("worker:0")
-        executor.process = self.lead.gather(["worker:0"], lambda: False, 20)["worker:0"]
-        executor.begin(RunAssignment("0001", [], self.run))
+        executor = RemoteExecutor("worker:0", self.lead)
+        self.lead.gather(["worker:0"], lambda: False, 20)
+        executor.begin("0001", [], self.run)
         return executor
 
     def hear(self, executor: RemoteExecutor) -> None:
@@ -109,8 +109,6 @@ def test_what_one_node_sent_runs_on_no_other(driver: Driver, tmp_path: Path) -> 
         send_files(theirs, tmp_path / "planted")
         theirs.shutdown(socket.SHUT_WR)
         driver.hear(executor)
-    settle_app(None, driver.run)
-    bring_app(None, driver.run)
     assert [path.name for path in driver.run.rglob("*.py")] == []
     assert (driver.run / TRAINING / "coordinator.log").exists()
     node = tmp_path / "node-b"
@@ -120,11 +118,11 @@ def test_what_one_node_sent_runs_on_no_other(driver: Driver, tmp_path: Path) -> 
     words = [sys.executable, "-c", RUNNER, str(driver.lead.port), str(node)]
     ports = [str(port) for port in range(5100, 5110)]
     with subprocess.Popen([*words, *ports], env=environment) as runner:
-        other = RemoteExecutor("worker:1")
-        other.process = driver.lead.gather(["worker:1"], lambda: False, 60)["worker:1"]
+        other = RemoteExecutor("worker:1", driver.lead)
+        driver.lead.gather(["worker:1"], lambda: False, 60)
         there = ["--inventory", str(node / "inventory.yaml"), "--set", "jobs.train.mode=single"]
         there += ["--set", f"jobs.train.data.source={tmp_path / 'none'}", "--quiet"]
-        other.begin(RunAssignment("0001", there, driver.run))
+        other.begin("0001", there, driver.run)
         said = b""
         while other.running.poll() is None:
             said += other.running.read_output() or b""

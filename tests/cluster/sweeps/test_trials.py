@@ -5,46 +5,40 @@ from pathlib import Path
 import pytest
 
 from cluster.pages.files import RunRecord
-from cluster.sweeps.plan import PlannedRun
 from cluster.sweeps.progress import Epoch
-from cluster.sweeps.reader import Dimension, Search
+from cluster.sweeps.sweep_file import Search
 from cluster.sweeps.trials import STUDY, Trials
 from core.ground.errors import ClusterError
 
 HIDDEN = "jobs.train.model.hidden"
 RATE = "jobs.train.optimizer.learning_rate"
 EPOCHS = "jobs.train.epochs"
-SPACE = (
-    Dimension(HIDDEN, (8, 16)),
-    Dimension(RATE, low=1e-4, high=1e-2, log=True),
-    Dimension(EPOCHS, low=2, high=6, step=2, whole=True),
-)
+SPACE = {
+    HIDDEN: (8, 16),
+    RATE: {"low": 1e-4, "high": 1e-2, "log": True},
+    EPOCHS: {"low": 2, "high": 6, "step": 2, "whole": True},
+}
 
 
 def search(trials: int = 6, pruner: str = "none", metric: str = "accuracy") -> Search:
-    return Search(trials, "tpe", pruner, metric, SPACE)
-
-
-def finished(run: PlannedRun, accuracy: float) -> RunRecord:
-    return RunRecord(
-        run.id,
-        run.settings,
-        run.seed,
-        "finished",
-        {"accuracy": 0.0},
-        selected={"accuracy": accuracy},
+    return Search.model_validate(
+        {"trials": trials, "pruner": pruner, "metric": metric, "space": SPACE}
     )
 
 
-def draw(trials: Trials) -> PlannedRun:
+def finished(run: RunRecord, accuracy: float) -> RunRecord:
+    return replace(run, state="finished", final={"accuracy": 0.0}, selected={"accuracy": accuracy})
+
+
+def draw(trials: Trials) -> RunRecord:
     """The next run, which there is."""
     run = trials.next_run()
     assert run is not None
     return run
 
 
-def running(run: PlannedRun) -> RunRecord:
-    return RunRecord(run.id, run.settings, run.seed, "running")
+def running(run: RunRecord) -> RunRecord:
+    return replace(run, state="running")
 
 
 def test_trials_are_drawn_from_the_space_and_no_more_than_asked_for(tmp_path: Path) -> None:
@@ -61,18 +55,6 @@ def test_trials_are_drawn_from_the_space_and_no_more_than_asked_for(tmp_path: Pa
     assert trials.to_come == 0
 
 
-def test_another_driver_resumes_the_study(tmp_path: Path) -> None:
-    first = Trials(search(4), tmp_path, 7)
-    one, two = draw(first), draw(first)
-    # The second was drawn, and the driver died before it took that down.
-    after = Trials(search(4), tmp_path, 7, [finished(one, 0.5)])
-    assert after.to_come == 3
-    assert draw(after) == two
-    third = draw(after)
-    assert third.id == "0003"
-    assert third.settings not in (one.settings, two.settings)
-
-
 @pytest.mark.parametrize(("sampler", "count"), [("tpe", 14), ("random", 4)])
 def test_drivers_that_die_between_the_draws_draw_what_one_would(
     tmp_path: Path, sampler: str, count: int
@@ -83,7 +65,7 @@ def test_drivers_that_die_between_the_draws_draw_what_one_would(
         folder = tmp_path / f"{died}"
         known = list[RunRecord]()
         folder.mkdir()
-        order = replace(search(count), sampler=sampler)
+        order = search(count).model_copy(update={"sampler": sampler})
         trials = Trials(order, folder, 7)
         while (run := trials.next_run()) is not None:
             if died:
