@@ -33,6 +33,11 @@ def is_job_id(text: str) -> bool:
     return JOB_ID.fullmatch(text) is not None
 
 
+APP_FOLDER = "app"
+"""Folder in the archive of a job's app, and in the job's folder."""
+APP_ARCHIVE = "app.tar.gz"
+
+
 class JobFolder:
     """The files of one job.
 
@@ -49,10 +54,10 @@ class JobFolder:
         self.turn_lock = (
             path / "turn.lock"
         )  # a job that follows another one holds it with flock as long as it lives
-        self.app_archive = (
-            path / "app.tar"
-        )  # of the job's app; `fab job` writes it, the job unpacks it
-        self.app = path / "app"  # the app's files as long as the job lives: its run keeps a copy
+        self.app_archive = path / APP_ARCHIVE  # `fab job` writes it, the job unpacks it
+        self.app = (
+            path / APP_FOLDER
+        )  # the app's files as long as the job lives: its run keeps a copy
         self.run_file = path / "run"  # names the folder in `runs`, as soon as the job has one
 
 
