@@ -25,7 +25,7 @@ from deploy.jobs.apps import (
     refuse_missing_data,
 )
 from deploy.jobs.request import JobRequest, read_record
-from deploy.jobs.services import ForegroundJobs
+from deploy.jobs.services import ForegroundJobs, JobSpec
 from deploy.jobs.sweeps import program_tasks
 from deploy.supervisor.services import Supervised
 from tests.cluster.apps.trees import write_app
@@ -173,13 +173,13 @@ def test_a_job_here_begins_with_the_environment_of_its_app(
         lambda: supervised.restart_in_place(()),
         coordinator,
     )
-    assert jobs.run_job("train", ["--quiet"]) == 0
+    assert jobs.run(JobSpec("train", ("--quiet",))) == 0
     assert " ".join(json.loads((tmp_path / "words").read_text())) == (
         f"train --inventory {file} --set jobs.train.app=digits --quiet --environment {KEY}"
     )
     (app / "app.py").unlink()
     with pytest.raises(UsageError, match=r"expected app\.py"):
-        jobs.run_job("train", [])
+        jobs.run(JobSpec("train"))
 
 
 def submitted_jobs(
@@ -213,11 +213,11 @@ def test_a_program_on_a_node_gets_the_python_of_its_packages(
     monkeypatch.setattr(attached_job, "run_attached", lambda *_, request: submitted.append(request))
     for key in (KEY, ""):
         jobs = submitted_jobs(node.inventory, "rpi11", keys={"rpi11": key})
-        jobs.run_program(wish, [])
+        jobs.run(JobSpec("run", program=wish))
     own = f"/opt/pscluster/extras/environments/{KEY}/bin/python"
     assert [each.python for each in submitted] == [own, ""]
     with pytest.raises(UsageError, match=r"--requirements gone\.txt: cannot be read"):
-        jobs.run_program(replace(wish, requirements="gone.txt"), [])
+        jobs.run(JobSpec("run", program=replace(wish, requirements="gone.txt")))
 
 
 def test_a_program_on_the_workers_gets_the_packages_of_each_node(
@@ -230,8 +230,8 @@ def test_a_program_on_the_workers_gets_the_packages_of_each_node(
     keys = {"b": KEY, "c": "fedcba9876543210"}
     jobs = submitted_jobs(three, "a", "b", "c", keys=keys)
     wish = replace(wish, on="workers")
-    jobs.run_program(wish, [])
-    jobs.run_program(replace(wish, requirements=""), [])
+    jobs.run(JobSpec("run", program=wish))
+    jobs.run(JobSpec("run", program=replace(wish, requirements="")))
     assert given == [keys, {}]
     tasks = program_tasks(three, wish.name, "token", {"b": KEY})
     assert {task.name: told.environment for task, told in tasks} == {
