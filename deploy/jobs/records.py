@@ -18,7 +18,14 @@ from typing import Any
 
 from core.control.own_state import OTHERWISE, make_private, user_state
 from core.ground.errors import ExitCode
-from core.ground.files import NO_LINK, atomic_write, parsed_json, read_json, write_refusal
+from core.ground.files import (
+    NO_LINK,
+    atomic_write,
+    parsed_json,
+    read_json,
+    record_of,
+    write_refusal,
+)
 from core.ground.locks import held_by
 from deploy.cluster.places import ACCOUNT_HOME
 from deploy.rooted.jobs import JOB_ID, ORDER
@@ -333,15 +340,8 @@ def read_submission(cluster: str, node: str, job_id: str) -> Submission | None:
     try:
         if path.stat().st_uid != os.geteuid():
             return None
-        content = read_json(path)
-        return Submission(
-            str(content["job"]),
-            float(content["begun"]),
-            str(content["app"]),
-            bool(content["resumes"]),
-            str(content["run"]),
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        return record_of(Submission, read_json(path))
+    except (OSError, ValueError):
         return None
 
 

@@ -11,12 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from cluster.apps.files import MOST_BYTES, MOST_FILES, AppFiles, files_of_app
 from core.ground.children import finished
 from core.ground.errors import ClusterError, UsageError
-from core.ground.files import LARGEST_OF_RUN, NO_LINK, parsed_json, read_object
+from core.ground.files import (
+    LARGEST_OF_RUN,
+    NO_LINK,
+    Record,
+    parsed_json,
+    read_object,
+    record_of,
+)
 from core.ground.parcel import ParcelKind, packed_folder, unpack_folder
 from deploy.common.project import environment_for_any_folder, module_command
 
@@ -83,9 +90,6 @@ def roles_of(
     return {task.name: task.metrics_address for task in tasks if task.role != "coordinator"}
 
 
-Record = TypeVar("Record")
-
-
 def to_bytes(record: Any) -> bytes:
     """Return the content of a file of a job; `read_record` reads it."""
     return json.dumps({"schema": SCHEMA, **asdict(record)}, indent=2).encode() + b"\n"
@@ -98,27 +102,13 @@ def read_record(path: Path, kind: type[Record], what: str) -> Record:
     """
     try:
         content = read_object(path, LARGEST_OF_RUN, SCHEMA)
-        hints = get_type_hints(kind)
         del content["schema"]
-        if content.keys() != hints.keys():
-            raise ValueError(f"expected {', '.join(hints)}")
-        return kind(**{name: _typed(hints[name], value) for name, value in content.items()})
+        return record_of(kind, content)
     except (OSError, ValueError) as error:
         raise UsageError(
             f"{path}: expected {what} writes, got {type(error).__name__}: {error}; `fab deploy"
             " start --no-jobs` brings the node to the version of `fab` that wrote it"
         ) from error
-
-
-def _typed(kind: Any, value: Any) -> Any:
-    of = get_args(kind)
-    if not of and type(value) is kind:
-        return value
-    if isinstance(value, list) and get_origin(kind) is tuple:
-        return tuple(_typed(of[0], entry) for entry in value)
-    if isinstance(value, dict) and get_origin(kind) is Mapping:
-        return {name: _typed(of[1], entry) for name, entry in value.items()}
-    raise ValueError(f"expected {kind}, found {value!r:.60}")
 
 
 @dataclass(frozen=True)
