@@ -21,7 +21,7 @@ import numpy as np
 from core.data.batch import BatchValidator
 from core.data.dataset import CLASSIFICATION
 from core.data.given import batches_of
-from core.data.stored_values import plain, refuse_other_columns, refuse_other_rows
+from core.data.stored_values import plain
 from core.ground.errors import DataError, UsageError, reason_of
 from core.ground.files import user_cache
 from pscluster.function_source import ModuleCode, source_of
@@ -95,16 +95,12 @@ def app_flags(arguments: AppParts, cache: Path | None = None) -> tuple[str, ...]
         raise UsageError(
             f"{extras[0]}: belongs to a model that is a function; an app has it in its app.py"
         )
-    if arguments.data is None or isinstance(arguments.data, str | Path):
-        arrays = None
-    else:
-        arrays = arrays_of(arguments.data)
-    if arrays is not None:
-        _refuse_unfit(arrays, arguments.task)
-    if arguments.data is None or arrays is not None:
-        place = []
-    else:
+    arrays = None
+    place = []
+    if isinstance(arguments.data, str | Path):
         place = ["--data", os.fspath(arguments.data)]
+    elif arguments.data is not None:
+        arrays = arrays_of(arguments.data, arguments.task)
     if named:
         if arrays is not None:
             raise UsageError(
@@ -113,60 +109,41 @@ def app_flags(arguments: AppParts, cache: Path | None = None) -> tuple[str, ...]
             )
         return (*_named(arguments.model), *place)
     folder, beside = _written(arguments, arrays, (cache or user_cache()) / "apps")
-    return ("--app", str(folder), *place, *([] if beside is None else ["--data", str(beside)]))
+    if beside is not None:
+        place = ["--data", str(beside)]
+    return ("--app", str(folder), *place)
 
 
-def arrays_of(data: Any) -> dict[str, np.ndarray[Any, Any]]:
+def arrays_of(data: Any, task: str | None = None) -> dict[str, np.ndarray[Any, Any]]:
     """Return arrays by name, of a dict, `Data` or Keras's ((x_train, y_train), (x_test, y_test)).
 
-    Raises DataError: an array is missing, unknown, empty, of objects, or as long as no other.
+    Raises DataError for what the job would refuse, in its words, and for an array that is missing
+    or of objects.
     """
     if isinstance(data, tuple | list) and len(data) == 2 and all(len(part) == 2 for part in data):
         data = dict(zip(NEEDED, [array for part in data for array in part], strict=True))
     if not isinstance(data, Mapping):
-        data = {
-            name: getattr(data, name) for name in ARRAYS if getattr(data, name, None) is not None
-        }
-    unknown = sorted(set(map(str, data)) - set(ARRAYS))
-    missing = [name for name in NEEDED if data.get(name) is None]
-    if unknown or missing:
-        if unknown:
-            problem = f"found {unknown[0]!r}"
-        else:
-            problem = f"{missing[0]} is missing"
-        raise DataError(
-            f"data: expected arrays named {', '.join(NEEDED)} and perhaps {', '.join(ARRAYS[4:])};"
-            f" {problem}"
-        )
+        data = {name: getattr(data, name, None) for name in ARRAYS}
+    for name in NEEDED:
+        if data.get(name) is None:
+            raise DataError(
+                f"data: expected arrays named {', '.join(NEEDED)} and perhaps"
+                f" {', '.join(ARRAYS[4:])}; {name} is missing"
+            )
+    batches, labels = batches_of(data, task or CLASSIFICATION, "data")
+    gate = BatchValidator("data", task or CLASSIFICATION, labels)
+    for batch in batches:
+        gate.passed(batch)
+    gate.labels()
     arrays = {
         name: plain(value, f"data: {name}") for name, value in data.items() if value is not None
     }
-    for first, second in (("x_train", "y_train"), ("x_test", "y_test")):
-        refuse_other_rows(data[first], data[second], f"data: {first} and {second}")
-    refuse_other_columns(data["x_train"], data["x_test"], "data: x_train and x_test")
     for name, array in arrays.items():
         if array.dtype.hasobject:
             raise DataError(
                 f"data: {name}: expected numbers or words of one type, found Python objects"
             )
-    for part in ("train", "test"):
-        x = arrays[f"x_{part}"]
-        y = arrays[f"y_{part}"]
-        if not x.ndim or not y.ndim or len(x) != len(y) or not len(x):
-            raise DataError(
-                f"data: x_{part} and y_{part}: expected as many examples, at least one; found"
-                f" shapes {x.shape} and {y.shape}"
-            )
     return arrays
-
-
-def _refuse_unfit(arrays: dict[str, np.ndarray[Any, Any]], task: str | None) -> None:
-    """Refuse what the job would, before one is begun. Raises DataError with its words."""
-    batches, labels = batches_of(arrays, task or CLASSIFICATION, "data")
-    gate = BatchValidator("data", task or CLASSIFICATION, labels)
-    for batch in batches:
-        gate.passed(batch)
-    gate.labels()
 
 
 def _named(model: str | Path | None) -> list[str]:

@@ -146,13 +146,7 @@ class Cluster:
         where a run failed: the results of the others are in the folder.
         """
         arguments = [*self._arguments("sweep", str(file)), "--json"]
-        arguments += (
-            []
-            if not resume
-            else ["--resume"]
-            if resume is True
-            else ["--resume", "--run", str(resume)]
-        )
+        arguments += _resumed(resume)
         return Sweep(_folder(run(arguments, self._report)))
 
     def cross_validate(
@@ -199,16 +193,7 @@ class Cluster:
         arguments += [
             word for key, value in settings.items() for word in ("--set", _override(key, value))
         ]
-        arguments += [
-            *flags,
-            *(
-                []
-                if not resume
-                else ["--resume"]
-                if resume is True
-                else ["--resume", "--run", str(resume)]
-            ),
-        ]
+        arguments += [*flags, *_resumed(resume)]
         return _folder(run(arguments, self._report))
 
     def __repr__(self) -> str:
@@ -274,6 +259,14 @@ def _override(key: str, value: Any) -> str:
     else:
         place = key
     return f"jobs.train.{place}={_text(value)}"
+
+
+def _resumed(resume: bool | str | Path) -> list[str]:
+    if not resume:
+        return []
+    if resume is True:
+        return ["--resume"]
+    return ["--resume", "--run", str(resume)]
 
 
 def _text(value: Any) -> str:

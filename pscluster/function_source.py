@@ -61,24 +61,18 @@ def source_of(
             f" {count} parameters"
         )
     name = function.__name__
-    if count == 0 and target_name == name:
-        inner = {f"_{name}": f"_{name} = {name}"}
-        return code.merged(
-            ModuleCode(
-                {},
-                {**inner, target_name + "()": _wrapper(target_name, f"_{name}", positional, False)},
-            )
-        )
-    if name != target_name or count == 0:
-        return code.merged(
-            ModuleCode({}, {target_name: _wrapper(target_name, name, positional, bool(count))})
-        )
-    return code
-
-
-def _wrapper(target_name: str, name: str, positional: Sequence[str], passed: bool) -> str:
+    if name == target_name and count:
+        return code
     arguments = ", ".join(positional)
-    return f"\ndef {target_name}({arguments}):\n    return {name}({arguments if passed else ''})\n"
+    passed = arguments if count else ""
+    definitions = {}
+    key = target_name
+    if name == target_name:
+        name = f"_{name}"
+        key = f"{target_name}()"
+        definitions[name] = f"{name} = {target_name}"
+    definitions[key] = f"\ndef {target_name}({arguments}):\n    return {name}({passed})\n"
+    return code.merged(ModuleCode({}, definitions))
 
 
 def _collected(

@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from cluster.pages.files import read_sweep
 from cluster.sweeps.progress import text_table
@@ -14,18 +14,31 @@ EXPORTED = Path("model", "model.keras")
 REPORT = "report.html"
 
 
-class Run:
+class _Folder:
+    """What a command left in a folder, which one file makes known."""
+
+    file: ClassVar[str]
+    what: ClassVar[str]
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        if not (self.folder / self.file).is_file():
+            raise UsageError(
+                f"{self.folder}: expected the folder of a {self.what}, found no {self.file} in it"
+            )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.folder)!r})"
+
+
+class Run(_Folder):
     """A training by its folder, e.g. `Run("runs/20260131T120000Z-train")`.
 
     Raises UsageError for another folder.
     """
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        if not (self.folder / "result.json").is_file():
-            raise UsageError(
-                f"{self.folder}: expected the folder of a run, found no result.json in it"
-            )
+    file = "result.json"
+    what = "run"
 
     @cached_property
     def result(self) -> dict[str, Any]:
@@ -33,7 +46,7 @@ class Run:
 
         Raises ClusterError for a damaged file.
         """
-        file = self.folder / "result.json"
+        file = self.folder / self.file
         try:
             result = read_json(file)
         except ValueError as problem:
@@ -92,9 +105,6 @@ class Run:
             )
         return Report(file)
 
-    def __repr__(self) -> str:
-        return f"Run({str(self.folder)!r})"
-
 
 class Report:
     """A page in a file, in a frame of its own where a notebook shows it."""
@@ -126,26 +136,19 @@ def _event(line: str) -> dict[str, Any]:
     return {}
 
 
-NAME = "cv.json"
-
-
-class CrossValidation:
+class CrossValidation(_Folder):
     """A cross-validation by its folder, e.g. `CrossValidation("runs/20260131T120000Z-cv")`.
 
     Raises UsageError for another folder.
     """
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        if not (self.folder / NAME).is_file():
-            raise UsageError(
-                f"{self.folder}: expected the folder of a cross-validation, found no {NAME} in it"
-            )
+    file = "cv.json"
+    what = "cross-validation"
 
     @cached_property
     def record(self) -> dict[str, Any]:
         """`cv.json`, whose keys docs/jobs.md explains. Raises ClusterError for a damaged file."""
-        file = self.folder / NAME
+        file = self.folder / self.file
         try:
             record = read_json(file)
             if not isinstance(record["summary"], dict) or not isinstance(record["folds"], list):
@@ -183,9 +186,6 @@ class CrossValidation:
         """Every training: its seed, fold, groups, figures and confusion matrix."""
         return list(self.record["folds"])
 
-    def __repr__(self) -> str:
-        return f"CrossValidation({str(self.folder)!r})"
-
 
 def _number(value: Any) -> float | None:
     if value is None:
@@ -193,14 +193,17 @@ def _number(value: Any) -> float | None:
     return float(value)
 
 
-class Sweep:
+class Sweep(_Folder):
     """A sweep by its folder, e.g. `Sweep("runs/20260131T120000Z-sweep")`.
 
     Raises UsageError for another folder.
     """
 
+    file = "sweep.json"
+    what = "sweep"
+
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        super().__init__(folder)
         self._record = read_sweep(self.folder)
 
     @property
@@ -221,6 +224,3 @@ class Sweep:
         """
         folders = {run.id: run.folder for run in self._record.runs}
         return Run(self.folder / str(folders.get(name) or name))
-
-    def __repr__(self) -> str:
-        return f"Sweep({str(self.folder)!r})"

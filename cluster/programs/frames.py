@@ -22,7 +22,7 @@ from typing import Any
 
 from core.control.client import proof
 from core.ground.addresses import plain_address
-from core.ground.files import LARGEST_OF_RUN, parsed_json
+from core.ground.files import parsed_json
 from core.ground.parcel import room_on_disk
 
 HEAD = struct.Struct("!IB")
@@ -288,57 +288,24 @@ def send_files(connection: socket.socket, folder: Path, sent: SentFiles | None =
     return left_out
 
 
-_NUMBER = 64
-_TEXT = 256 << 20
-_TENSORS = 4 << 30
-
-_MODEL = {
-    r"model\.json": LARGEST_OF_RUN,
-    r"(weights|constants)\.safetensors": _TENSORS,
-    r"model\.keras": _TENSORS,
-}
-_CHECKPOINTS = {
-    r"update-[0-9]+\.json": LARGEST_OF_RUN,
-    r"update-[0-9]+(-again)?\.safetensors": _TENSORS,
-    r"progress": _NUMBER,
-}
-
-
-def _below(folder: str, kinds: Mapping[str, int]) -> dict[str, int]:
-    return {f"{folder}/(?:{pattern})": most for pattern, most in kinds.items()}
-
-
-_TRAINING = {
-    r"(result|environment)\.json": LARGEST_OF_RUN,
-    r"(history|chaos)\.jsonl": _TEXT,
-    r"coordinator\.log": _TEXT,
-    r"sequence": _NUMBER,
-    r"tensorboard/events\.out\.tfevents\.[\w.-]+": _TEXT,
-    **_below("model", _MODEL),
-    **_below("checkpoints", _CHECKPOINTS),
-}
-_RUN = {
-    **_TRAINING,
-    r"cv\.json": LARGEST_OF_RUN,
-    **_below(r"folds/[\w-]+/checkpoints", _CHECKPOINTS),
-    r"labels\.csv": _TEXT,
-    r"attempts": _NUMBER,
-    r"(output|[a-z]+-[0-9]+)\.log": _TEXT,
-    r"files/.+": _TENSORS,  # what a person's own program wrote
-}
-_APP = {r"app\.json": LARGEST_OF_RUN, r"app/.+": LARGEST_OF_RUN}
-_OF_SWEEP = {
-    r"(sweep|plan)\.json": LARGEST_OF_RUN,
-    r"sweep\.yaml|table\.csv|study\.db": _TEXT,
-    r"runs/[0-9]+\.log": _TEXT,
-}
+_FILES = parsed_json(Path(__file__).with_name("returned_files.json").read_bytes())
+"""Patterns of the paths of files, by what leaves them, and the size that each may have. Those of
+`run` include what a person's own program wrote."""
 _NAME = r"[0-9]{8}T[0-9]{6}Z-train(-[0-9]{1,3})?"
-_BACK = _below(_NAME, _TRAINING)
+
+
+def _below(folder: str, *kinds: str) -> dict[str, int]:
+    return {
+        f"{folder}(?:{pattern})": _FILES["bytes"][size]
+        for kind in kinds
+        for pattern, size in _FILES[kind].items()
+    }
+
+
+_BACK = _below(f"{_NAME}/", "training")
 _FETCHED = {
-    **_RUN,
-    **_APP,
-    **_OF_SWEEP,
-    **_below(f"runs/[0-9]+/{_NAME}", {**_TRAINING, **_APP}),
+    **_below("", "training", "run", "app", "sweep"),
+    **_below(f"runs/[0-9]+/{_NAME}/", "training", "app"),
 }
 
 

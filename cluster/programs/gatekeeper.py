@@ -11,34 +11,19 @@ the account behind the connection, and puts the connection into the program.
 import ctypes
 import errno
 import fcntl
-import logging
 import os
-import select
 import socket
 import struct
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from typing_extensions import override
+
 from core.cage.landlock import descriptor_of, libc
 from core.ground.accounts import account_name
-from core.metrics.sockets import is_listening, is_tcp
-from core.server.gate import (
-    ACCEPTS,
-    CONTINUE,
-    NOTIFICATION,
-    RECEIVE,
-    RESPONSE,
-    SEND,
-    Numbers,
-    install_filter,
-    own_accounts,
-    peer_account,
-)
-from core.server.sockets import is_elsewhere
-
-log = logging.getLogger("pscluster.gate")
+from core.server.gate import ACCEPTS, AcceptCall, PortGate, install_filter, log
 
 # SECCOMP_IOCTL_NOTIF_ID_VALID and _ADDFD, linux/seccomp.h
 VALID = 0x40082102
@@ -48,23 +33,19 @@ LENGTH = struct.Struct("=I")
 LONGEST_ADDRESS_BYTES = 128  # struct sockaddr_storage
 
 
-class GateKeeper:
+class GateKeeper(PortGate):
     """The gate of one port of one program.
 
     Make it before the program; `close` it after the program's end.
     """
 
-    def __init__(self, port: int, other_accounts: Collection[int] = ()) -> None:
-        """`other_accounts`: accounts that may connect beside this one and root."""
-        self._port = port
-        self._other_accounts = frozenset(other_accounts)
-        self._numbers = _numbers()
+    def __init__(self, port: int, further_accounts: Iterable[int] = ()) -> None:
+        super().__init__(port, further_accounts)
+        self._has_filter = os.uname().machine in ACCEPTS
         self._keeper_socket, self._program_socket = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_STREAM
         )
-        self._admitted: frozenset[int] = frozenset()
-        self._listener = -1
-        self._named: set[int | None] = set()
+        self._notifier = -1
         self._warned = False
         self._thread: threading.Thread | None = None
         self._end, self._wake = os.pipe()
@@ -74,15 +55,15 @@ class GateKeeper:
 
         It sends us the filter's descriptor.
         """
-        numbers = self._numbers
+        has_filter = self._has_filter
         program_socket = self._program_socket
 
         def put_up() -> None:
             # A kernel without such filters: the program runs anyway, and we say that it has no
             # gate.
             with suppress(OSError):
-                if numbers is not None:
-                    socket.send_fds(program_socket, [b"+"], [install_filter(numbers)])
+                if has_filter:
+                    socket.send_fds(program_socket, [b"+"], [install_filter()])
             with suppress(OSError):
                 program_socket.send(b".")
 
@@ -97,15 +78,17 @@ class GateKeeper:
         )
         try:
             _, descriptors, _, _ = socket.recv_fds(self._keeper_socket, 1, 1)
-            self._admitted = own_accounts() | self._other_accounts
+            self.open_accounts()
         except OSError as error:
             descriptors = []
             problem = error.strerror or problem
         if not descriptors:
             self._warn(problem)
             return
-        self._listener = descriptors[0]
-        self._thread = threading.Thread(target=self._serve, name="gate", daemon=True)
+        self._notifier = descriptors[0]
+        self._thread = threading.Thread(
+            target=self.serve, args=(self._notifier, self._end), name="gate", daemon=True
+        )
         self._thread.start()
 
     def close(self) -> None:
@@ -113,11 +96,13 @@ class GateKeeper:
         os.write(self._wake, b".")
         if self._thread is not None:
             self._thread.join()
-        for descriptor in (self._listener, self._end, self._wake):
+        for descriptor in (self._notifier, self._end, self._wake):
             if descriptor >= 0:
                 os.close(descriptor)
         self._keeper_socket.close()
         self._program_socket.close()
+        if self._accounts is not None:
+            self._accounts.close()
 
     def _warn(self, problem: str) -> None:
         self._warned = True
@@ -129,120 +114,45 @@ class GateKeeper:
             account_name(os.geteuid()),
         )
 
-    def _serve(self) -> None:
-        poll = select.poll()
-        poll.register(self._listener, select.POLLIN)
-        poll.register(self._end, select.POLLIN)
-        while True:
-            ready = dict(poll.poll())
-            if self._end in ready or ready.get(self._listener, 0) & (
-                select.POLLHUP | select.POLLERR
-            ):
-                return
-            received = bytearray(NOTIFICATION.size)
-            try:
-                fcntl.ioctl(self._listener, RECEIVE, received)
-            except OSError as error:
-                if error.errno in (
-                    errno.EINTR,
-                    errno.ENOENT,
-                ):  # the caller was killed, or interrupted
-                    continue
-                return
-            cookie, thread, _, number, _, _, *arguments = NOTIFICATION.unpack(received)
-            self._answer(cookie, thread, number, arguments)
-
-    def _answer(self, cookie: int, thread: int, number: int, arguments: list[int]) -> None:
-        value = 0
-        problem = 0
-        flags = CONTINUE
-        accepted: socket.socket | None = None
+    @override
+    def answer(self, notifier: int, call: AcceptCall) -> int | None:
         try:
-            with _listener_of(self._listener, cookie, thread, arguments[0]) as listener:
-                if (
-                    is_tcp(listener)
-                    and is_listening(listener)
-                    and listener.getsockname()[1] == self._port
-                ):
-                    assert self._numbers is not None
-                    if number == self._numbers.accept4:
-                        accept_flags = arguments[3]
-                    else:
-                        accept_flags = 0
-                    accepted = self._admit(listener, accept_flags)
-                    _tell_address(thread, accepted, arguments[1], arguments[2])
-                    value = _put_into(
-                        self._listener, cookie, accepted, accept_flags & socket.SOCK_CLOEXEC
-                    )
-                    flags = 0
+            copied = _listener_of(notifier, call)
         except _NotOursError as error:
             if not self._warned:
                 self._warn(str(error))
-        except OSError as error:
-            problem = -(error.errno or errno.ECONNABORTED)
-            flags = 0
-        finally:
-            if accepted is not None:
-                accepted.close()
-        with suppress(OSError):  # the caller is gone
-            fcntl.ioctl(self._listener, SEND, RESPONSE.pack(cookie, value, problem, flags))
+            return None
+        with copied as listener:
+            if not self.guards(listener):
+                return None
+            with self.admit(listener, lambda: listener.accept()[0]) as accepted:
+                os.set_blocking(accepted.fileno(), not call.flags & socket.SOCK_NONBLOCK)
+                _tell_address(call, accepted)
+                return _put_into(notifier, call, accepted)
 
-    def _admit(self, listener: socket.socket, flags: int) -> socket.socket:
-        """The next connection of an account that may. Raises BlockingIOError where none waits."""
-        if os.get_blocking(
-            listener.fileno()
-        ):  # it would block the gate for all; gRPC never does this
-            raise OSError(errno.EOPNOTSUPP, "a blocking accept")
-        while True:
-            connection, _ = listener.accept()
-            try:
-                uid = peer_account(connection)
-            except OSError:
-                uid = None
-            if uid in self._admitted:
-                os.set_blocking(connection.fileno(), not flags & socket.SOCK_NONBLOCK)
-                return connection
-            elsewhere = is_elsewhere(connection)
-            connection.close()
-            if (
-                uid is None and not elsewhere
-            ):  # one of this machine that hung up before it was looked at
-                continue
-            if uid not in self._named:
-                self._named.add(uid)
-                if uid is None:
-                    peer = "another machine"
-                else:
-                    peer = f"account {account_name(uid)}"
-                log.warning(
-                    "port %d: a connection of %s was closed unread, as further ones will be",
-                    self._port,
-                    peer,
-                )
+    @override
+    def take_back(self, descriptor: int) -> None:
+        """Leave it: it is the program's."""
 
 
 class _NotOursError(Exception):
     """The program's descriptors cannot be looked at; the message says why."""
 
 
-def _numbers() -> Numbers | None:
-    return ACCEPTS.get(os.uname().machine)
-
-
-def _listener_of(notifier: int, cookie: int, thread: int, descriptor: int) -> socket.socket:
+def _listener_of(notifier: int, call: AcceptCall) -> socket.socket:
     """A copy of the caller's socket.
 
     Raises OSError where it is none, _NotOursError where we may not have it.
     """
     handle = -1
     try:
-        leader = _leader(thread)
+        leader = _leader(call.thread)
         handle = os.pidfd_open(leader)
         fcntl.ioctl(
-            notifier, VALID, struct.pack("=Q", cookie)
+            notifier, VALID, struct.pack("=Q", call.cookie)
         )  # after: the number may be another process's by now
         try:
-            copy = descriptor_of(handle, descriptor & 0xFFFFFFFF)
+            copy = descriptor_of(handle, call.listener)
         except OSError as problem:
             if problem.errno in (errno.EPERM, errno.EACCES, errno.ENOSYS):
                 raise _NotOursError(
@@ -262,29 +172,29 @@ def _leader(thread: int) -> int:
     raise OSError(errno.ESRCH, os.strerror(errno.ESRCH))
 
 
-def _tell_address(thread: int, connection: socket.socket, address: int, length: int) -> None:
+def _tell_address(call: AcceptCall, connection: socket.socket) -> None:
     """Write the peer's address where the caller of `accept` wants it (accept(2))."""
-    if not address or not length:
+    if not call.address or not call.length:
         return
     raw = ctypes.create_string_buffer(LONGEST_ADDRESS_BYTES)
     size = ctypes.c_uint32(LONGEST_ADDRESS_BYTES)
     if libc().getpeername(connection.fileno(), raw, ctypes.byref(size)) < 0:
         raise OSError(errno.ECONNABORTED, os.strerror(errno.ECONNABORTED))
-    with open(f"/proc/{thread}/mem", "r+b", buffering=0) as memory:
-        memory.seek(length)
+    with open(f"/proc/{call.thread}/mem", "r+b", buffering=0) as memory:
+        memory.seek(call.length)
         (room,) = LENGTH.unpack(memory.read(LENGTH.size))
-        memory.seek(address)
+        memory.seek(call.address)
         memory.write(raw.raw[: min(room, size.value)])
-        memory.seek(length)
+        memory.seek(call.length)
         memory.write(LENGTH.pack(size.value))
 
 
-def _put_into(notifier: int, cookie: int, connection: socket.socket, close_on_exec: int) -> int:
+def _put_into(notifier: int, call: AcceptCall, connection: socket.socket) -> int:
     """Give the connection to the caller; its number there."""
-    if close_on_exec:
+    if call.flags & socket.SOCK_CLOEXEC:
         flags = os.O_CLOEXEC
     else:
         flags = 0
-    added = bytearray(ADDED.pack(cookie, 0, connection.fileno(), 0, flags))
+    added = bytearray(ADDED.pack(call.cookie, 0, connection.fileno(), 0, flags))
     # Of bytes that it may change ioctl returns the result of the call itself.
     return int(fcntl.ioctl(notifier, ADD_DESCRIPTOR, added))

@@ -12,9 +12,9 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar, get_args, get_origin, get_type_hints
 
 from core.ground.errors import ClusterError
 
@@ -239,6 +239,32 @@ def read_object(path: Path, most_bytes: int, schema: int) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("schema") != schema:
         raise ValueError(f'no object with "schema": {schema}')
     return document
+
+
+Record = TypeVar("Record")
+
+
+def record_of(kind: type[Record], document: Any) -> Record:
+    """Return the dataclass that `asdict` made this document of.
+
+    Its fields are texts, numbers, tuples of such and texts by name. Raises ValueError for a field
+    of another type, and unless all are there and no others.
+    """
+    hints = get_type_hints(kind)
+    if not isinstance(document, dict) or document.keys() != hints.keys():
+        raise ValueError(f"expected an object of {', '.join(hints)}")
+    return kind(**{name: _typed(hints[name], value) for name, value in document.items()})
+
+
+def _typed(kind: Any, value: Any) -> Any:
+    of = get_args(kind)
+    if not of and type(value) is kind:
+        return value
+    if isinstance(value, list) and get_origin(kind) is tuple:
+        return tuple(_typed(of[0], entry) for entry in value)
+    if isinstance(value, dict) and get_origin(kind) is Mapping:
+        return {name: _typed(of[1], entry) for name, entry in value.items()}
+    raise ValueError(f"expected {kind}, found {value!r:.60}")
 
 
 PREPARED_VARIABLE = "PSCLUSTER_PREPARED"

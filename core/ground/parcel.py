@@ -5,14 +5,20 @@ data filter of `tarfile` (PEP 706) is no help: Python 3.11.2, that of Debian 12,
 """
 
 import contextlib
+import gzip
 import io
 import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Protocol
+
+from core.ground.errors import ClusterError
+from core.ground.files import whole_folder
 
 MOST_NAME_BYTES = 255
 LEFT_FREE_BYTES = 512 << 20
@@ -140,3 +146,108 @@ def tar_of(files: Iterable[tuple[str, bytes]]) -> bytes:
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
     return buffer.getvalue()
+
+
+MOST_RATIO = 100
+"""The ratio of unpacked to packed bytes: logs shrink to a tenth, weights hardly at all."""
+FREE_BYTES = 64 << 20
+"""Allowed whatever the ratio: a short log that repeats one line is no attack."""
+
+_BROKEN = (
+    OSError,
+    EOFError,
+    tarfile.TarError,
+    zlib.error,
+    ValueError,
+    OverflowError,
+    RecursionError,
+)
+"""Errors of a disk, of an archive, and those that tarfile raises beside its own."""
+
+
+@dataclass(frozen=True)
+class ParcelKind:
+    """What a packed folder of one kind holds at most.
+
+    `refusal` begins the error for another one, `remedy` ends it.
+    """
+
+    refusal: str
+    remedy: str
+    most_entries: int
+    most_bytes: int
+
+
+def packed_folder(name: str, files: Iterable[tuple[str, bytes]]) -> bytes:
+    """Return an archive of a folder by the names below it; the same files give the same bytes."""
+    tar = tar_of((f"{name}/{path}", content) for path, content in files)
+    return gzip.compress(tar, mtime=0)
+
+
+def unpack_folder(
+    archive: BinaryIO,
+    name: str,
+    into: Path,
+    kind: ParcelKind,
+    checked: Callable[[Path], None] = lambda unpacked: None,
+    most_bytes_of: Callable[[Sequence[str]], int] | None = None,
+) -> Path:
+    """Unpack an archive of the folder `name` to `into/name`, replacing what is there; its path.
+
+    `checked` gets the unpacked folder before anything is replaced, and refuses it by raising
+    ClusterError. `most_bytes_of` says of the segments of a file's path how long it may be;
+    with 0 it is left out.
+
+    Takes only plain files and folders below that folder, and no more of them than the kind has: an
+    archive from another machine writes nowhere else and fills no disk, which is looked at before
+    each file. Raises ClusterError when it is damaged, larger than that, or the place cannot be
+    written.
+    """
+    target = into / name
+    try:
+        if PurePosixPath(name).parts != (name,) or not is_plain_name(name):
+            raise RefusedArchive(f"{name!r}: expected the plain name of a folder")
+        into.mkdir(parents=True, exist_ok=True)
+        with whole_folder(target) as partial:
+            _unpack_entries(archive, name, partial, kind, most_bytes_of)
+            checked(partial)
+    except _BROKEN as error:
+        raise ClusterError(f"{target}: {kind.refusal}: {error}; {kind.remedy}") from error
+    return target
+
+
+def _unpack_entries(
+    archive: BinaryIO,
+    name: str,
+    partial: Path,
+    kind: ParcelKind,
+    most_bytes_of: Callable[[Sequence[str]], int] | None,
+) -> None:
+    """Unpack every entry. Raises RefusedArchive beyond the bounds."""
+    packed_bytes = archive.seek(0, os.SEEK_END)
+    archive.seek(0)
+    room = room_on_disk(partial)
+    most_bytes = min(kind.most_bytes, max(FREE_BYTES, MOST_RATIO * packed_bytes))
+    with gzip.open(archive) as unpacked, bounded_tar(unpacked, most_bytes) as members:
+        for count, member in enumerate(members, start=1):
+            if count > kind.most_entries:
+                raise RefusedArchive(f"expected at most {kind.most_entries} files, there are more")
+            top, *segments = PurePosixPath(member.name).parts or ("",)
+            if top != name or not all(map(is_plain_name, segments)):
+                continue
+            if member.isdir():
+                partial.joinpath(*segments).mkdir(parents=True, exist_ok=True)
+            elif is_plain_file(member):
+                most = kind.most_bytes
+                if most_bytes_of is not None:
+                    most = most_bytes_of(segments)
+                if not most:
+                    continue
+                if member.size > most:
+                    raise RefusedArchive(
+                        f"{member.name:.200}: expected at most {most:,} bytes, got {member.size:,}"
+                    )
+                room -= member.size
+                if room < 0:
+                    raise RefusedArchive("its files would fill this disk: free some of it")
+                extract(members, member, partial, "/".join(segments))

@@ -14,14 +14,19 @@ for every thread that descends from it, and stays for good.
 
 import ctypes
 import errno
+import fcntl
 import logging
 import os
+import select
 import socket
 import struct
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from typing_extensions import override
 
 from core.cage.landlock import (
     ALLOW,
@@ -161,15 +166,6 @@ def _is_open(connection: socket.socket) -> bool:
     return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == ESTABLISHED
 
 
-def peer_account(connection: socket.socket) -> int | None:
-    """Answer for one connection as `PeerAccounts.account_of` does. Raises OSError."""
-    accounts = PeerAccounts()
-    try:
-        return accounts.account_of(connection)
-    finally:
-        accounts.close()
-
-
 def own_accounts() -> frozenset[int]:
     """This process's account and root, which may do everything anyway.
 
@@ -190,186 +186,146 @@ USER_NOTIF = 0x7FC00000
 RECEIVE = 0xC0502100
 SEND = 0xC0182101
 CONTINUE = 1  # SECCOMP_USER_NOTIF_FLAG_CONTINUE: let the caller make the call itself
-NOTIFICATION = struct.Struct("=QIIiIQ6Q")
+# seccomp_notif: of its arguments, the descriptor and the flags are half a register.
+NOTIFICATION = struct.Struct("=QIIiIQi4xQQi4x16x")
 RESPONSE = struct.Struct("=QqiI")
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """`accept` and `accept4` of a machine, by number."""
-
-    accept: int
-    accept4: int
-
-
-ACCEPTS = {"x86_64": Numbers(43, 288), "aarch64": Numbers(202, 242)}
+ACCEPTS = {"x86_64": (43, 288), "aarch64": (202, 242)}
+"""`accept` and `accept4` of a machine, by number."""
 
 
 @dataclass(frozen=True)
 class AcceptCall:
-    """The call of a stopped thread: arguments of `accept4`, addresses as numbers."""
+    """The call of a stopped thread: arguments of `accept4`, addresses as numbers.
 
+    `cookie` is the kernel's name for it.
+    """
+
+    cookie: int
+    thread: int
     listener: int
     address: int
     length: int
     flags: int
 
-    def make(self) -> int:
-        """Accept a connection for the caller; returns its descriptor.
 
-        Raises OSError, EAGAIN where none waits.
-        """
-        return checked(
-            libc().accept4(
-                self.listener,
-                ctypes.c_void_p(self.address),
-                ctypes.c_void_p(self.length),
-                ctypes.c_int(self.flags),
-            )
-        )
-
-
-Answer = Callable[[AcceptCall], int | None]
-"""The descriptor to hand out, or None for a call on another port. Raises OSError with the number to
-hand out."""
-
-
-def answer_accepts(answer: Answer) -> None:
-    """Have `answer` answer every `accept` of this thread and all that it starts later, for good.
-
-    Raises OSError where the kernel refuses: it has no seccomp, or another program listens to our
-    calls already.
-    """
-    this_machine()
-    numbers = ACCEPTS[os.uname().machine]
-    started = threading.Event()
-    listener = -1
-
-    def work() -> None:
-        # This thread starts before the filter, so the filter does not hold for it.
-        started.wait()
-        if listener >= 0:
-            _serve(listener, numbers, answer)
-
-    threading.Thread(target=work, name="accept-gate", daemon=True).start()
-    try:
-        listener = install_filter(numbers)
-    finally:
-        started.set()
-
-
-def install_filter(numbers: Numbers) -> int:
+def install_filter() -> int:
     """Have the kernel stop every `accept` of this thread and its descendants.
 
-    Returns the descriptor of the listener.
-
-    Raises OSError where the kernel refuses.
+    Returns the descriptor of the listener. Raises OSError where the kernel refuses: it has no
+    seccomp, or another program listens to our calls already.
     """
+    accept, accept4 = ACCEPTS[os.uname().machine]
     program = FilterProgram.from_instructions(
         (LOAD, 0, 0, ARCHITECTURE),
         (JUMP_IF_EQUAL, 0, 4, this_machine().architecture),
         (LOAD, 0, 0, CALL_NUMBER),
-        (JUMP_IF_EQUAL, 1, 0, numbers.accept),
-        (JUMP_IF_EQUAL, 0, 1, numbers.accept4),
+        (JUMP_IF_EQUAL, 1, 0, accept),
+        (JUMP_IF_EQUAL, 0, 1, accept4),
         (RETURN, 0, 0, USER_NOTIF),
         (RETURN, 0, 0, ALLOW),
     )
     return install(program, FLAG_NEW_LISTENER)
 
 
-def _serve(listener: int, numbers: Numbers, answer: Answer) -> None:
-    library = libc()
-    while True:
-        received = ctypes.create_string_buffer(NOTIFICATION.size)
-        if library.ioctl(listener, ctypes.c_ulong(RECEIVE), received) < 0:
-            if ctypes.get_errno() in (
-                errno.EINTR,
-                errno.ENOENT,
-            ):  # the caller was killed, or interrupted
-                continue
-            return  # from now on every accept waits: closed is safer than open
-        cookie, thread, _, number, _, _, *arguments = NOTIFICATION.unpack(received.raw)
-        value = 0
-        problem = 0
-        flags = CONTINUE
-        if Path(
-            f"/proc/self/task/{thread}"
-        ).exists():  # not a child, which has our filter and its own descriptors
-            if number == numbers.accept4:
-                fourth = arguments[3]
-            else:
-                fourth = 0
-            call = AcceptCall(*(_int(arguments[0]), *arguments[1:3], _int(fourth)))
-            try:
-                descriptor = answer(call)
-                if descriptor is not None:
-                    value = descriptor
-                    flags = 0
-            except OSError as error:
-                problem = -(error.errno or errno.ECONNABORTED)
-                flags = 0
-        response = ctypes.create_string_buffer(
-            RESPONSE.pack(cookie, value, problem, flags), RESPONSE.size
-        )
-        if (
-            library.ioctl(listener, ctypes.c_ulong(SEND), response) < 0
-            and not flags
-            and not problem
-        ):
-            os.close(value)  # the caller was interrupted and asks again
+class PortGate(ABC):
+    """Answers the accepts that a filter stops: of one port, for own accounts alone.
 
-
-def _int(register: int) -> int:
-    return ctypes.c_int(register & 0xFFFFFFFF).value
-
-
-class Gate:
-    """The gate of one port of this process.
-
-    `handed_on` counts the connections that TensorFlow got.
+    `handed_on` counts the connections that the callers got.
     """
 
-    def __init__(
-        self, port: int, further_accounts: Iterable[int] = (), accounts: PeerAccounts | None = None
-    ) -> None:
-        """Make it in the thread that starts the server, before it does.
-
-        `further_accounts` pass as well. A process that may open no port of its choice any more
-        brings the `accounts` that it made before.
-
-        Raises OSError where this kernel allows no such gate.
-        """
+    def __init__(self, port: int, further_accounts: Iterable[int] = ()) -> None:
+        """`further_accounts` pass beside our own and root."""
         self._port = port
-        self._admitted = own_accounts() | frozenset(further_accounts)
+        self._further_accounts = frozenset(further_accounts)
+        self._admitted: frozenset[int] = frozenset()
+        self._accounts: PeerAccounts | None = None
         self._named: set[int | None] = set()
         self.handed_on = 0
-        self._accounts = accounts or PeerAccounts()
-        answer_accepts(self._answer)
 
-    def _answer(self, call: AcceptCall) -> int | None:
-        with borrowed(call.listener) as listener:
-            if (
-                not is_tcp(listener)
-                or not is_listening(listener)
-                or listener.getsockname()[1] != self._port
-            ):
-                return None
-            family = listener.family
-            blocking = os.get_blocking(call.listener)
-        if blocking:  # it would block the gate for all; gRPC never does this
-            raise OSError(errno.EOPNOTSUPP, "a blocking accept")
+    def open_accounts(self, accounts: PeerAccounts | None = None) -> None:
+        """Ask the kernel from now on. Raises OSError where it does not say what the gate needs."""
+        self._admitted = own_accounts() | self._further_accounts
+        self._accounts = accounts or PeerAccounts()
+
+    @abstractmethod
+    def answer(self, notifier: int, call: AcceptCall) -> int | None:
+        """Return the descriptor to hand out, or None for a call on another port.
+
+        Raises OSError with the number to hand out.
+        """
+
+    @abstractmethod
+    def take_back(self, descriptor: int) -> None:
+        """Note that the caller of `accept` is gone, or was interrupted and asks again."""
+
+    def serve(self, notifier: int, end: int | None = None) -> None:
+        """Answer what the filter stops until no caller is left, or `end` can be read.
+
+        After an error every accept waits: closed is safer than open.
+        """
+        _, accept4 = ACCEPTS[os.uname().machine]
+        poll = select.poll()
+        poll.register(notifier, select.POLLIN)
+        if end is not None:
+            poll.register(end, select.POLLIN)
+        while True:
+            ready = dict(poll.poll())
+            if end in ready or ready[notifier] & (select.POLLHUP | select.POLLERR):
+                return
+            received = bytearray(NOTIFICATION.size)
+            try:
+                fcntl.ioctl(notifier, RECEIVE, received)
+            except OSError as error:
+                if error.errno not in (errno.EINTR, errno.ENOENT):
+                    return
+                continue  # the caller was killed, or interrupted
+            cookie, thread, _, number, _, _, *arguments = NOTIFICATION.unpack(received)
+            if number != accept4:
+                arguments[3] = 0
+            self._respond(notifier, AcceptCall(cookie, thread, *arguments))
+
+    def _respond(self, notifier: int, call: AcceptCall) -> None:
+        problem = 0
+        descriptor = None
+        try:
+            descriptor = self.answer(notifier, call)
+        except OSError as error:
+            problem = -(error.errno or errno.ECONNABORTED)
+        flags = 0
+        if descriptor is None and not problem:
+            flags = CONTINUE
+        response = RESPONSE.pack(call.cookie, descriptor or 0, problem, flags)
+        try:
+            fcntl.ioctl(notifier, SEND, response)
+        except OSError:
+            if descriptor is not None:
+                self.take_back(descriptor)
+
+    def guards(self, listener: socket.socket) -> bool:
+        """Return whether the socket listens on the port of this gate."""
+        listens = is_tcp(listener) and is_listening(listener)
+        return listens and listener.getsockname()[1] == self._port
+
+    def admit(self, listener: socket.socket, accept: Callable[[], socket.socket]) -> socket.socket:
+        """Return the next connection of an account that may connect.
+
+        Raises OSError of `accept`, BlockingIOError where none waits.
+        """
+        if os.get_blocking(listener.fileno()):  # it would block the gate for all
+            raise OSError(errno.EOPNOTSUPP, "a blocking accept")  # gRPC never does this
+        assert self._accounts is not None
         # One call of the stopped thread goes through all that wait before its own connection.
         while True:
-            descriptor = call.make()
-            # Its kind is said, so that Python asks the kernel nothing: a flood passes here.
-            connection = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, descriptor)
+            connection = accept()
             try:
                 uid = self._accounts.account_of(connection)
             except OSError:
                 uid = None
             if uid in self._admitted:
                 self.handed_on += 1
-                return connection.detach()
+                return connection
             self._tell(uid, connection)
             connection.close()
 
@@ -388,3 +344,56 @@ class Gate:
             self._port,
             peer,
         )
+
+
+class Gate(PortGate):
+    """The gate of one port of this process."""
+
+    def __init__(
+        self, port: int, further_accounts: Iterable[int] = (), accounts: PeerAccounts | None = None
+    ) -> None:
+        """Make it in the thread that starts the server, before it does.
+
+        It answers every `accept` of this thread and all that it starts later, for good. A process
+        that may open no port of its choice any more brings the `accounts` that it made before.
+
+        Raises OSError where this kernel allows no such gate.
+        """
+        super().__init__(port, further_accounts)
+        self.open_accounts(accounts)
+        started = threading.Event()
+        notifier = -1
+
+        def work() -> None:
+            # This thread starts before the filter, so the filter does not hold for it.
+            started.wait()
+            if notifier >= 0:
+                self.serve(notifier)
+
+        threading.Thread(target=work, name="accept-gate", daemon=True).start()
+        try:
+            notifier = install_filter()
+        finally:
+            started.set()
+
+    @override
+    def answer(self, notifier: int, call: AcceptCall) -> int | None:
+        if not Path(f"/proc/self/task/{call.thread}").exists():
+            return None  # a child, which has our filter and its own descriptors
+        with borrowed(call.listener) as listener:
+            if not self.guards(listener):
+                return None
+            family = listener.family
+
+            def accept() -> socket.socket:
+                places = [ctypes.c_void_p(place) for place in (call.address, call.length)]
+                flags = ctypes.c_int(call.flags)
+                descriptor = checked(libc().accept4(call.listener, *places, flags))
+                # Its kind is said, so that Python asks the kernel nothing: a flood passes here.
+                return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, descriptor)
+
+            return self.admit(listener, accept).detach()
+
+    @override
+    def take_back(self, descriptor: int) -> None:
+        os.close(descriptor)

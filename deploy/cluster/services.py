@@ -222,15 +222,10 @@ def select_with_services(
 
     The role of such a node is `service`.
     """
+    known_roles: list[str] = list(dict.fromkeys(task.role for task in tasks))
+    known_roles += [task.name for task in tasks]
     if services:
-        of_service = [SERVICE]
-    else:
-        of_service = []
-    known_roles = [
-        *dict.fromkeys(task.role for task in tasks),
-        *(task.name for task in tasks),
-        *of_service,
-    ]
+        known_roles.append(SERVICE)
     known_nodes = list(dict.fromkeys([*(task.node for task in tasks), *services]))
     for flag, requested, choices in (
         ("--role", roles, known_roles),
@@ -239,17 +234,13 @@ def select_with_services(
         for name in requested:
             if name not in choices:
                 raise UsageError(f"{flag} {name}: expected one of {', '.join(choices)}")
-    chosen = tuple(
-        task
-        for task in tasks
-        if (not roles or task.role in roles or task.name in roles)
-        and (not nodes or task.node in nodes)
-    )
-    serving = tuple(
-        name
-        for name in services
-        if (not roles or SERVICE in roles) and (not nodes or name in nodes)
-    )
+
+    def takes(node: str, *names: str) -> bool:
+        of_role = not roles or any(name in roles for name in names)
+        return of_role and (not nodes or node in nodes)
+
+    chosen = tuple(task for task in tasks if takes(task.node, task.role, task.name))
+    serving = tuple(node for node in services if takes(node, SERVICE))
     if not chosen and not serving:
         raise UsageError(
             f"no {' or '.join(roles)} on {' or '.join(nodes)}: leave --role or --node out"

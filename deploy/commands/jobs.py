@@ -207,11 +207,10 @@ def run_job(
     opened = open_cluster(flags, alone=alone)
     if needs_roles(opened.inventory, job, request):
         refuse_missing_roles(opened, "a job")
-    arguments = [*display_flags(flags), *of_run]
-    if request is None:
-        end_as_the_job_did(opened.jobs.run_job(job, arguments))
-    else:
-        end_as_the_job_did(opened.jobs.run_program(request, arguments))
+    from deploy.jobs.services import JobSpec
+
+    arguments = (*display_flags(flags), *of_run)
+    end_as_the_job_did(opened.jobs.run(JobSpec(job, arguments, request)))
 
 
 def refuse_missing_roles(opened: "OpenCluster", needed_by: str) -> None:

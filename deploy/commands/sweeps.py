@@ -35,6 +35,7 @@ class SweepFlags(ResumeFlags, TrustFlags, JobFlags):
 def sweep(flags: SweepFlags) -> None:
     """Train every run of a sweep's file: `fab sweep FILE`."""
     from cluster.sweeps.sweep_file import read_sweep_file
+    from deploy.jobs.services import JobSpec
     from deploy.jobs.sweeps import SweepRequest
 
     settled = with_overrides(flags)
@@ -49,7 +50,9 @@ def sweep(flags: SweepFlags) -> None:
     if sweep_file.placement == "cluster":
         refuse_missing_roles(opened, "`placement: cluster`")
     request = SweepRequest(file.resolve(), sweep_file, usual)
-    end_as_the_job_did(opened.jobs.run_sweep(request, [*display_flags(flags), *of_run]))
+    end_as_the_job_did(
+        opened.jobs.run(JobSpec("sweep", (*display_flags(flags), *of_run), sweep=request))
+    )
 
 
 def usual_run(

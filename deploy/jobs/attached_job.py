@@ -32,9 +32,8 @@ from deploy.jobs.node_jobs import NodeJobs
 from deploy.jobs.program_task import PROGRAM_ARCHIVE, packed_program
 from deploy.jobs.records import JobRecord
 from deploy.jobs.request import needs_data
-from deploy.jobs.services import JobServices, requirements_of, reusable
+from deploy.jobs.services import JobServices, JobSpec, reusable
 from deploy.jobs.sweeps import (
-    SweepRequest,
     answering,
     begin_on_workers,
     cancel_without_runners,
@@ -48,6 +47,7 @@ from deploy.logs import readable
 if TYPE_CHECKING:
     from cluster.programs.program import ProgramRequest
 
+TaskRole = Literal["coordinator", "worker"]
 BringData = Callable[[Fleet], Sequence[str]]
 """Brings the recordings to the nodes; the overrides that name them there."""
 BringEnvironments = Callable[[Fleet, Path, Sequence[str]], Mapping[str, str]]
@@ -69,60 +69,42 @@ class SubmittedJobs(JobServices):
         self._bring_environments = bring_environments
 
     @override
-    def run_program(self, request: "ProgramRequest", flags: Sequence[str]) -> int:
-        """Run a program on the nodes; return its exit code, or 130 where it is left running."""
-        nodes = self._nodes("worker" if request.on == "workers" else "coordinator")
-        requirements = None
-        if request.requirements:
-            requirements = requirements_of(request)
+    def run(self, spec: JobSpec) -> int:
+        if spec.sweep is not None:
+            refuse_on_nodes(spec.sweep)
+        requirements = spec.requirements
+        role: TaskRole = "coordinator"
+        if spec.on_workers:
+            role = "worker"
         with self._cluster.fleet() as fleet:
-            jobs = self._jobs(fleet)
-            keys: Mapping[str, str] = {}
+            keys: dict[str, str] = {}
+
+            def bring(requirements: Path) -> str:
+                """Install packages on the nodes that carry it out; the coordinator's key."""
+                nodes = self._nodes(role)
+                if spec.sweep is not None and spec.on_workers:
+                    nodes = answering(fleet, nodes)
+                keys.update(self._bring_environments(fleet, requirements, nodes))
+                if spec.on_workers:
+                    return ""
+                return keys[nodes[0]]
+
             if requirements is not None:
-                keys = self._bring_environments(fleet, requirements, nodes)
-            if request.on == "workers":
-                return run_on_workers(jobs, fleet, request, flags, keys)
-            python = ""
-            if keys.get(nodes[0]):
-                python = str(python_of(ON_NODES, keys[nodes[0]]))
-            return run_attached(jobs, "run", flags, request=replace(request, python=python))
-
-    @override
-    def run_job(self, job: str, flags: Sequence[str]) -> int:
-        """Run a job on the nodes; return its exit code, or 130 where it is left running."""
-        with self._cluster.fleet() as fleet:
-            app = self._app(fleet, job, flags)
-            more = self._data(fleet, [job], app)
-            return run_attached(self._jobs(fleet, more), job, flags, app)
-
-    @override
-    def run_sweep(self, request: "SweepRequest", flags: Sequence[str]) -> int:
-        """Run a sweep on the nodes; return its exit code, or 130 where it is left running."""
-        refuse_on_nodes(request)
-        with self._cluster.fleet() as fleet:
-            keys = dict[str, str]()
-            if request.on_roles:
-                app = self._app(fleet, "train", flags)
-            else:
-                app = app_of_job(request.usual, "train", flags, self._bring_to_workers(fleet, keys))
-            jobs = self._jobs(
-                fleet,
-                self._data(
-                    fleet, ["train"], app, of="coordinator" if request.on_roles else "worker"
-                ),
-            )
-            arguments = [
-                *flags,
-                *app.flags,
-                *search_flags(request, self._bring_to_coordinator(fleet)),
-            ]
-            with _hint_when_interrupted(jobs):
-                if request.on_roles:
-                    name = jobs.submit("sweep", arguments, app=app.files, files=request.files)
-                else:
-                    name = begin_on_workers(jobs, fleet, request, arguments, app, keys)
-            announce(f"job {name} runs on {jobs.node}; Ctrl-C leaves it running")
-            return watch(jobs, name, for_programs="--json" in flags)
+                bring(requirements)
+            trained = spec.inventory(self._cluster.inventory)
+            app = app_of_job(trained, spec.trains, spec.flags, bring)
+            jobs = self._jobs(fleet, self._data(fleet, [spec.trains], app, of=role))
+            if spec.sweep is not None:
+                search = search_flags(spec.sweep, self._bring_to_coordinator(fleet))
+                return run_sweep(jobs, fleet, spec, [*spec.flags, *app.flags, *search], app, keys)
+            if spec.program is None:
+                return run_attached(jobs, spec.job, spec.flags, app)
+            if spec.on_workers:
+                return run_on_workers(jobs, fleet, spec.program, spec.flags, keys)
+            key = next(iter(keys.values()), "")
+            python = str(python_of(ON_NODES, key)) if key else ""
+            program = replace(spec.program, python=python)
+            return run_attached(jobs, spec.job, spec.flags, request=program)
 
     @override
     def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
@@ -135,7 +117,9 @@ class SubmittedJobs(JobServices):
             self.pending.forget()
             return ExitCode.DONE
         with self._cluster.fleet() as fleet:
-            apps = {job: self._app(fleet, job, flags) for job in order}
+            bring = self._bring_to_coordinator(fleet)
+            inventory = self._cluster.inventory
+            apps = {job: app_of_job(inventory, job, flags, bring) for job in order}
             more = self._data(fleet, order, *apps.values())
             jobs = self._jobs(fleet)
             begun = self.pending.submitted
@@ -163,9 +147,6 @@ class SubmittedJobs(JobServices):
         with self._cluster.fleet() as fleet:
             yield self._jobs(fleet)
 
-    def _app(self, fleet: Fleet, job: str, flags: Sequence[str]) -> AppOfJob:
-        return app_of_job(self._cluster.inventory, job, flags, self._bring_to_coordinator(fleet))
-
     def _bring_to_coordinator(self, fleet: Fleet) -> Callable[[Path], str]:
         """Return a function that installs a requirements file on the coordinator's node.
 
@@ -178,25 +159,12 @@ class SubmittedJobs(JobServices):
 
         return bring
 
-    def _bring_to_workers(self, fleet: Fleet, keys: dict[str, str]) -> Callable[[Path], str]:
-        """Return a function that installs a requirements file on the workers' nodes that answer.
-
-        The key on each goes to `keys`; the function returns an empty one.
-        """
-        nodes = self._nodes("worker")
-
-        def bring(requirements: Path) -> str:
-            keys.update(self._bring_environments(fleet, requirements, answering(fleet, nodes)))
-            return ""
-
-        return bring
-
     def _data(
         self,
         fleet: Fleet,
         jobs: Sequence[str],
         *apps: AppOfJob,
-        of: Literal["coordinator", "worker"] = "coordinator",
+        of: TaskRole = "coordinator",
     ) -> Sequence[str]:
         """The overrides that name the data of the jobs, which are on the nodes then.
 
@@ -211,7 +179,7 @@ class SubmittedJobs(JobServices):
             refuse_missing_data(inventory, fleet.nodes[name], JOB_ACCOUNT)
         return ()
 
-    def _nodes(self, role: Literal["coordinator", "worker"]) -> list[str]:
+    def _nodes(self, role: TaskRole) -> list[str]:
         """The nodes with the role."""
         return list(dict.fromkeys(task.node for task in self._cluster.inventory.of_role(role)))
 
@@ -232,10 +200,32 @@ def run_attached(
     request: "ProgramRequest | None" = None,
 ) -> int:
     """Submit a job and watch it; return its exit code, or 130 when it is left running (Ctrl-C)."""
-    with _hint_when_interrupted(jobs), waiting_for(f"submitting {job} to {jobs.node}"):
-        name = jobs.submit(job, [*flags, *app.flags], app=app.files, program_request=request)
-    announce(f"job {name} runs on {jobs.node}; Ctrl-C leaves it running")
-    return watch(jobs, name, for_programs="--json" in flags)
+
+    def begin() -> str:
+        with waiting_for(f"submitting {job} to {jobs.node}"):
+            return jobs.submit(job, [*flags, *app.flags], app=app.files, program_request=request)
+
+    return _begun_and_watched(jobs, begin, flags)
+
+
+def run_sweep(
+    jobs: NodeJobs,
+    fleet: Fleet,
+    spec: JobSpec,
+    flags: Sequence[str],
+    app: AppOfJob,
+    environments: Mapping[str, str],
+) -> int:
+    """Submit the job that drives a sweep, and watch it as `run_attached` does."""
+    assert spec.sweep is not None
+    sweep = spec.sweep
+
+    def begin() -> str:
+        if spec.on_workers:
+            return begin_on_workers(jobs, fleet, sweep, flags, app, environments)
+        return jobs.submit("sweep", flags, app=app.files, files=sweep.files)
+
+    return _begun_and_watched(jobs, begin, flags)
 
 
 def run_on_workers(
@@ -251,7 +241,8 @@ def run_on_workers(
     besides. Raises ClusterError where a runner does not start; the job is cancelled then.
     """
     token = secrets.token_hex(32)
-    with _hint_when_interrupted(jobs):
+
+    def begin() -> str:
         with waiting_for(f"submitting {request.name} to {jobs.node}"):
             name = jobs.submit("run", flags, program_request=request, token=token)
         tasks = program_tasks(jobs.inventory, request.name, token, environments)
@@ -260,7 +251,17 @@ def run_on_workers(
             failed = start_runners(fleet, jobs.places, tasks, archive)
         if failed:
             raise cancel_without_runners(jobs, name, failed)
-    announce(f"job {name} runs on {jobs.node} and the workers' nodes; Ctrl-C leaves it running")
+        return name
+
+    return _begun_and_watched(jobs, begin, flags, " and the workers' nodes")
+
+
+def _begun_and_watched(
+    jobs: NodeJobs, begin: Callable[[], str], flags: Sequence[str], more_nodes: str = ""
+) -> int:
+    with _hint_when_interrupted(jobs):
+        name = begin()
+    announce(f"job {name} runs on {jobs.node}{more_nodes}; Ctrl-C leaves it running")
     return watch(jobs, name, for_programs="--json" in flags)
 
 

@@ -30,12 +30,11 @@ from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, announce, run_to_its_end
 from deploy.jobs.program_task import (
-    PROGRAM_ARCHIVE,
-    PROGRAM_FOLDER,
     TASK,
     cage_of,
     run_task,
     this_python,
+    unpacked_program,
 )
 from deploy.jobs.records import (
     DEFAULT_ROOT,
@@ -50,8 +49,7 @@ from deploy.jobs.records import (
     run_folder,
     state_of,
 )
-from deploy.jobs.request import RESUMABLE, SWEEP, JobRequest, unpack_folder
-from deploy.jobs.request import unpack_app as unpack_app
+from deploy.jobs.request import RESUMABLE, SWEEP, JobRequest, read_record, unpack_app
 from deploy.jobs.role_restart import restart_roles
 
 _POLL_SECONDS = 1.0
@@ -87,7 +85,7 @@ def run(
                 f"{name}: expected a job that was submitted, found no {folder.request}: `fab job`"
                 " submits one"
             )
-        request = JobRequest.from_file(folder.request)
+        request = read_record(folder.request, JobRequest, "the request that `fab job`")
         with ExitStack() as resources:
             if request.app:
                 unpack_app(folder.app_archive, request.app, folder.app)
@@ -213,7 +211,9 @@ def _process(folder: JobFolder, request: JobRequest, command: CagedCommand) -> J
     command_line = [*command.arguments, request.job, "--inventory", str(folder.inventory)]
     command_line += [*settings(overrides), *request.flags]
     if request.wish:
-        command_line += ["--wish", _program(folder, request.wish)]
+        program = ProgramRequest.of_text(request.wish)
+        unpacked = unpacked_program(folder.path, program.program)
+        command_line += ["--wish", replace(program, program=str(unpacked)).to_text()]
     if request.job == "sweep":
         command_line += ["--sweep", str(folder.path / SWEEP)]
     environment = {
@@ -232,17 +232,6 @@ def _process(folder: JobFolder, request: JobRequest, command: CagedCommand) -> J
         typed_folder=lambda run: f"runs/{Path(run).name}",
         cage=command.cage,
     )
-
-
-def _program(folder: JobFolder, text: str) -> str:
-    """Return the request with its program as it lies in the job's folder: unpacked there.
-
-    Raises ClusterError.
-    """
-    request = ProgramRequest.of_text(text)
-    with (folder.path / PROGRAM_ARCHIVE).open("rb") as archive:
-        unpacked = unpack_folder(archive, PROGRAM_FOLDER, folder.path)
-    return replace(request, program=str(unpacked / Path(request.program).name)).to_text()
 
 
 def _clear_up(root: JobsRoot, jobs: Sequence[JobRecord], request: JobRequest) -> None:

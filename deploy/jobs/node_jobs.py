@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from cluster.apps.files import AppFiles, own_digests, remember_digest
 from core.ground.errors import ClusterError, UsageError, reason_of
-from core.ground.parcel import room_on_disk
+from core.ground.parcel import room_on_disk, unpack_folder
 from core.ground.waiting import Backoff, pause
 from core.logs import say
 from deploy.cluster.cluster import as_overrides
@@ -29,6 +29,8 @@ from deploy.common.command_line import command
 from deploy.jobs.apps import FetchedRun
 from deploy.jobs.program_task import PROGRAM_ARCHIVE, packed_program
 from deploy.jobs.records import (
+    APP_ARCHIVE,
+    APP_FOLDER,
     JobFolder,
     JobRecord,
     JobsRoot,
@@ -41,13 +43,14 @@ from deploy.jobs.records import (
 )
 from deploy.jobs.request import (
     MOST_PACKED_BYTES,
+    RUN,
     SWEEP,
     JobRequest,
     first_id,
     pack_app,
     pack_command,
     request_of,
-    unpack_folder,
+    to_bytes,
 )
 from deploy.render.units import unit_of_job
 from deploy.rooted.commands import drop_job, new_job
@@ -61,8 +64,8 @@ KEPT_JOBS = 50
 """
 
 _SUBMIT_SECONDS = 60.0
-_SEND_SECONDS = 600.0
-"""Time for an app of 64 MiB over the slowest link."""
+_BYTES_A_SECOND = 128 << 10
+"""What the slowest link carries of an app or a program, of 64 MiB at most."""
 _START_SECONDS = 150.0
 _CANCEL_SECONDS = 100.0
 """The unit allows 75 s between SIGINT and SIGKILL."""
@@ -114,6 +117,7 @@ class NodeJobs:
         if app is not None:
             digest = app.digest
             remember_digest(digest, str(app.source))
+            files = {**files, APP_ARCHIVE: pack_app(app, APP_FOLDER)}
         addresses = as_overrides(self.inventory)
         request = request_of(
             self.inventory,
@@ -131,8 +135,6 @@ class NodeJobs:
             job, replace(request, app=digest, token=token, apps=own_digests()), files
         )
         self._note(folder, submission)
-        if app is not None:
-            self._send(app, folder)
         begun = begin(self._node, folder)
         if not begun.ok:
             self._refuse(folder, begun)
@@ -298,7 +300,7 @@ class NodeJobs:
                     f"{self.node}: {record.run_folder} cannot be fetched: {reason}; {again}"
                 )
             archive.seek(0)
-            unpacked = unpack_folder(archive, name, into, run.checked, run.most_bytes_of)
+            unpacked = unpack_folder(archive, name, into, RUN, run.checked, run.most_bytes_of)
         if run.left_out:
             say(
                 f"{self.node}: {len(run.left_out)} files that no run has stay there, such as"
@@ -309,7 +311,7 @@ class NodeJobs:
 
     def _new_folder(self, job: str, request: JobRequest, files: Mapping[str, bytes]) -> JobFolder:
         contents = {
-            "request.json": request.to_bytes(),
+            "request.json": to_bytes(request),
             "inventory.yaml": self.inventory.path.read_bytes(),
             **files,
         }
@@ -330,20 +332,6 @@ class NodeJobs:
         try:
             keep_submission(self.inventory.cluster, self.node, folder.id, submission)
         except ClusterError:
-            self._drop(folder)
-            raise
-
-    def _send(self, app: AppFiles, folder: JobFolder) -> None:
-        """Send as the account, whose folder it is: root would follow its links."""
-        try:
-            self._node.put(
-                pack_app(app),
-                str(folder.app_archive),
-                deadline_seconds=_SEND_SECONDS,
-                user=self.places.user,
-                mode=0o640,
-            )
-        except BaseException:
             self._drop(folder)
             raise
 
@@ -369,10 +357,11 @@ def new_folder(
     """Make the folder of a job with these files in it; what the node said where it cannot."""
     root = JobsRoot(Path(places.state))
     encoded = {name: base64.b64encode(content).decode() for name, content in files.items()}
+    content = json.dumps(encoded).encode()
     answer = node.run(
         new_job(str(root.jobs), places.user, KEPT_JOBS, first_id(job, datetime.now(UTC))),
-        stdin=json.dumps(encoded).encode(),
-        deadline_seconds=_SUBMIT_SECONDS,
+        stdin=content,
+        deadline_seconds=_SUBMIT_SECONDS + len(content) / _BYTES_A_SECOND,
         root=True,
     )
     name = answer.text.strip().rpartition("\n")[

@@ -5,14 +5,12 @@ may. Landlock takes away other jobs' folders, and all processes but those that i
 takes away calls.
 """
 
-import gzip
-import json
 import logging
 import os
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.apps.environments import ON_NODES, hold, is_there, python_of
@@ -22,12 +20,12 @@ from cluster.programs.runner import run as serve
 from core.cage.calls import JOB, WholeCage
 from core.cage.landlock import Cage, Rights, existing
 from core.ground.errors import ClusterError, ExitCode, UsageError
-from core.ground.parcel import tar_of
+from core.ground.parcel import packed_folder
 from core.logs import say
 from core.server.process import notify
 from deploy.common.interrupts import interruptible
 from deploy.jobs.records import JobFolder
-from deploy.jobs.request import SCHEMA, content_of, unpack_folder, unreadable
+from deploy.jobs.request import PROGRAM, read_record, unpack_file
 
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 
@@ -84,18 +82,17 @@ def packed_program(program: Path) -> bytes:
             f"{program}: hidden files and links stay here: name the program itself, by a plain name"
         )
     try:
-        tar = tar_of(
+        return packed_folder(
+            PROGRAM_FOLDER,
             (
-                f"{PROGRAM_FOLDER}/{path.relative_to(program.parent)}",
-                path.read_bytes()[: sizes[path]],
-            )
-            for path in sorted(sizes)
+                (str(path.relative_to(program.parent)), path.read_bytes()[: sizes[path]])
+                for path in sorted(sizes)
+            ),
         )
     except OSError as problem:
         raise ClusterError(
             f"{problem.filename or program}: cannot be read: {problem.strerror}"
         ) from None
-    return gzip.compress(tar, mtime=0)  # the same files are the same bytes
 
 
 def _program_files(folder: Path) -> Iterator[tuple[Path, int]]:
@@ -140,31 +137,10 @@ class ProgramTask:
     lead: str
     key: str
     member: str
-    ports: Sequence[int]
+    ports: tuple[int, ...]
     program: str
     environment: str = ""
     apps: tuple[str, ...] = ()
-
-    def to_bytes(self) -> bytes:
-        """The content of `task.json`."""
-        return json.dumps({"schema": SCHEMA, **asdict(self)}).encode() + b"\n"
-
-    @classmethod
-    def from_file(cls, path: Path) -> "ProgramTask":
-        """Read what `to_bytes` wrote. Raises UsageError for anything else."""
-        try:
-            content = content_of(path)
-            return cls(
-                str(content["lead"]),
-                str(content["key"]),
-                str(content["member"]),
-                tuple(map(int, content["ports"])),
-                str(content["program"]),
-                str(content.get("environment", "")),
-                tuple(map(str, content.get("apps", ()))),
-            )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise unreadable(path, "the task that `fab job run`", error) from error
 
 
 def run_task(folder: JobFolder, writes: Sequence[str] = ()) -> int:
@@ -176,13 +152,13 @@ def run_task(folder: JobFolder, writes: Sequence[str] = ()) -> int:
     """
     try:
         with interruptible():
-            task = ProgramTask.from_file(folder.path / TASK)
+            task = read_record(folder.path / TASK, ProgramTask, "the task that `fab job run`")
             job_path = folder.path.resolve()
             is_member_module = task.program in MEMBERS
             if is_member_module:
                 program = Path(task.program)
             else:
-                program = _program(job_path, task)
+                program = unpacked_program(job_path, task.program)
             host, _, port = task.lead.rpartition(":")
             if task.environment:
                 python = _hold_environment(task.environment)
@@ -221,9 +197,10 @@ def this_python() -> str:
     )  # not resolved itself: the link makes it the environment's
 
 
-def _program(job_path: Path, task: ProgramTask) -> Path:
-    with (job_path / PROGRAM_ARCHIVE).open("rb") as archive:
-        return unpack_folder(archive, PROGRAM_FOLDER, job_path) / Path(task.program).name
+def unpacked_program(job_path: Path, program: str) -> Path:
+    """Unpack the program's folder in that of its job; return where the program lies there."""
+    archive = job_path / PROGRAM_ARCHIVE
+    return unpack_file(archive, job_path / PROGRAM_FOLDER, PROGRAM) / Path(program).name
 
 
 def _hold_environment(key: str) -> str:

@@ -18,7 +18,14 @@ from typing import Any
 
 from core.control.own_state import OTHERWISE, make_private, user_state
 from core.ground.errors import ExitCode
-from core.ground.files import NO_LINK, atomic_write, parsed_json, read_json, write_refusal
+from core.ground.files import (
+    NO_LINK,
+    atomic_write,
+    parsed_json,
+    read_json,
+    record_of,
+    write_refusal,
+)
 from core.ground.locks import held_by
 from deploy.cluster.places import ACCOUNT_HOME
 from deploy.rooted.jobs import JOB_ID, ORDER
@@ -31,6 +38,11 @@ ROOT_VARIABLE = "PSCLUSTER_JOBS_ROOT"
 def is_job_id(text: str) -> bool:
     """Return whether this can be a job's id: UTC time, name, and a number for a busy minute."""
     return JOB_ID.fullmatch(text) is not None
+
+
+APP_FOLDER = "app"
+"""Folder in the archive of a job's app, and in the job's folder."""
+APP_ARCHIVE = "app.tar.gz"
 
 
 class JobFolder:
@@ -49,10 +61,10 @@ class JobFolder:
         self.turn_lock = (
             path / "turn.lock"
         )  # a job that follows another one holds it with flock as long as it lives
-        self.app_archive = (
-            path / "app.tar"
-        )  # of the job's app; `fab job` writes it, the job unpacks it
-        self.app = path / "app"  # the app's files as long as the job lives: its run keeps a copy
+        self.app_archive = path / APP_ARCHIVE  # `fab job` writes it, the job unpacks it
+        self.app = (
+            path / APP_FOLDER
+        )  # the app's files as long as the job lives: its run keeps a copy
         self.run_file = path / "run"  # names the folder in `runs`, as soon as the job has one
 
 
@@ -328,15 +340,8 @@ def read_submission(cluster: str, node: str, job_id: str) -> Submission | None:
     try:
         if path.stat().st_uid != os.geteuid():
             return None
-        content = read_json(path)
-        return Submission(
-            str(content["job"]),
-            float(content["begun"]),
-            str(content["app"]),
-            bool(content["resumes"]),
-            str(content["run"]),
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        return record_of(Submission, read_json(path))
+    except (OSError, ValueError):
         return None
 
 

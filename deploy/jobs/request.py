@@ -5,30 +5,26 @@ files travels in it, beside their archive: what is unpacked has to give it again
 unpacked whole or not at all.
 """
 
-import gzip
 import json
 import os
-import tarfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from cluster.apps.files import MOST_BYTES, MOST_FILES, AppFiles, files_of_app
 from core.ground.children import finished
 from core.ground.errors import ClusterError, UsageError
-from core.ground.files import NO_LINK, parsed_json, read_json, whole_folder
-from core.ground.parcel import (
-    RefusedArchive,
-    bounded_tar,
-    extract,
-    is_plain_file,
-    is_plain_name,
-    room_on_disk,
-    tar_of,
+from core.ground.files import (
+    LARGEST_OF_RUN,
+    NO_LINK,
+    Record,
+    parsed_json,
+    read_object,
+    record_of,
 )
+from core.ground.parcel import ParcelKind, packed_folder, unpack_folder
 from deploy.common.project import environment_for_any_folder, module_command
 
 if TYPE_CHECKING:
@@ -94,23 +90,25 @@ def roles_of(
     return {task.name: task.metrics_address for task in tasks if task.role != "coordinator"}
 
 
-def unreadable(path: Path, what: str, error: Exception) -> UsageError:
-    """Return the error for a file of a job that this version cannot read."""
-    return UsageError(
-        f"{path}: expected {what} writes, got {type(error).__name__}: {error}; `fab deploy start"
-        " --no-jobs` brings the node to the version of `fab` that wrote it"
-    )
+def to_bytes(record: Any) -> bytes:
+    """Return the content of a file of a job; `read_record` reads it."""
+    return json.dumps({"schema": SCHEMA, **asdict(record)}, indent=2).encode() + b"\n"
 
 
-def content_of(path: Path) -> dict[str, Any]:
-    """Return the JSON of a file of a job.
+def read_record(path: Path, kind: type[Record], what: str) -> Record:
+    """Read what `to_bytes` wrote: texts, numbers, lists of such, texts by name.
 
-    Raises OSError, and ValueError, KeyError or TypeError for one of another schema.
+    Raises UsageError, which names the file and `what` writes it, for anything else.
     """
-    content: dict[str, Any] = read_json(path)
-    if content["schema"] != SCHEMA:
-        raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
-    return content
+    try:
+        content = read_object(path, LARGEST_OF_RUN, SCHEMA)
+        del content["schema"]
+        return record_of(kind, content)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{path}: expected {what} writes, got {type(error).__name__}: {error}; `fab deploy"
+            " start --no-jobs` brings the node to the version of `fab` that wrote it"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -137,33 +135,6 @@ class JobRequest:
     wish: str = ""
     token: str = ""
     apps: tuple[str, ...] = ()
-
-    def to_bytes(self) -> bytes:
-        """The content of `request.json`."""
-        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=2).encode() + b"\n"
-
-    @classmethod
-    def from_file(cls, path: Path) -> "JobRequest":
-        """Read what `to_bytes` wrote.
-
-        Raises UsageError, which names the file, for anything else.
-        """
-        try:
-            content = content_of(path)
-            return cls(
-                str(content["job"]),
-                str(content["inventory"]),
-                tuple(map(str, content["overrides"])),
-                tuple(map(str, content["flags"])),
-                {str(name): str(address) for name, address in content["roles"].items()},
-                str(content["after"]),
-                str(content.get("app", "")),
-                str(content.get("wish", "")),
-                str(content.get("token", "")),
-                tuple(map(str, content.get("apps", ()))),
-            )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise unreadable(path, "the request that `fab job`", error) from error
 
 
 def request_of(
@@ -219,72 +190,62 @@ def _on_node(run: str, runs: str) -> str:
     return f"{runs}/{Path(run).name}"
 
 
-_BLOCK_BYTES = 1 << 20
-MOST_ARCHIVE_BYTES = MOST_BYTES + MOST_FILES * (8 << 10) + _BLOCK_BYTES
-"""Headers, long names and padding of each file, and the end."""
-_AGAIN = "submit the job again"
+RUN = ParcelKind(
+    "the run cannot be kept here", "`fab job attach` fetches it again", 60_000, 16 << 30
+)
+"""A run of a month has some thousand files: checkpoints, a log, epochs. A sweep has some twenty a
+run."""
+APP = ParcelKind(
+    "the app cannot be unpacked",
+    "submit the job again",
+    MOST_FILES,
+    MOST_BYTES + MOST_FILES * (8 << 10) + (1 << 20),
+)
+"""Headers, long names and padding of each file come on top, and the end."""
+PROGRAM = ParcelKind("the program cannot be unpacked", "run it again", APP.most_entries, 1 << 30)
+MOST_PACKED_BYTES = 4 << 30
 
 
-def pack_app(app: AppFiles) -> bytes:
-    """The archive of the files; the same files give the same bytes.
+def pack_app(app: AppFiles, name: str) -> bytes:
+    """Return the archive of the files below the folder `name`.
 
     Raises UsageError if one has changed meanwhile.
     """
-    return tar_of((file.name, app.content(file)) for file in app.files)
+    return packed_folder(name, ((file.name, app.content(file)) for file in app.files))
 
 
 def unpack_app(archive: Path, digest: str, into: Path) -> None:
-    """Unpack the files of the app into the folder `into`, and remove the archive.
+    """Unpack the files of the app as the folder `into`, and remove the archive.
 
-    Takes only plain files with plain names, and no more than an app has. Raises ClusterError, and
-    leaves no folder, where the archive is damaged or the files are not those of `digest`.
+    Raises ClusterError, and leaves no folder, where the archive is damaged or the files are not
+    those of `digest`.
     """
+
+    def checked(unpacked: Path) -> None:
+        try:
+            actual = files_of_app(unpacked).digest
+        except UsageError as problem:
+            raise ValueError(str(problem)) from None
+        if actual != digest:
+            raise ValueError(f"expected files with the digest {digest:.16}, got {actual:.16}")
+
+    unpack_file(archive, into, APP, checked)
+    archive.unlink()
+
+
+def unpack_file(
+    archive: Path,
+    target: Path,
+    kind: ParcelKind,
+    checked: Callable[[Path], None] = lambda unpacked: None,
+) -> Path:
+    """Unpack a file of a job as `unpack_folder` does; a link in its place is not followed."""
     try:
         descriptor = os.open(archive, NO_LINK)
-        with os.fdopen(descriptor, "rb") as stream, whole_folder(into, 0o750) as partial:
-            if os.fstat(descriptor).st_size > MOST_ARCHIVE_BYTES:
-                raise RefusedArchive(f"it has more than {MOST_ARCHIVE_BYTES} bytes")
-            _unpack_app_files(stream, partial)
-            actual_digest = files_of_app(partial).digest
-            if actual_digest != digest:
-                raise RefusedArchive(
-                    f"expected files with the digest {digest:.16}, got {actual_digest:.16}"
-                )
-        archive.unlink()
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        OverflowError,
-        tarfile.TarError,
-        ClusterError,
-    ) as problem:
-        raise ClusterError(f"{archive}: the app cannot be unpacked: {problem}: {_AGAIN}") from None
-
-
-def _unpack_app_files(stream: BinaryIO, partial: Path) -> None:
-    room_bytes = MOST_BYTES
-    with bounded_tar(stream, MOST_ARCHIVE_BYTES) as entries:
-        for count, entry in enumerate(entries, start=1):
-            room_bytes -= entry.size
-            if count > MOST_FILES or room_bytes < 0:
-                raise RefusedArchive(
-                    f"an app has at most {MOST_FILES:,} files and {MOST_BYTES >> 20} MiB"
-                )
-            extract(entries, entry, partial, entry.name)
-
-
-MOST_PACKED_BYTES = 4 << 30
-MOST_ENTRIES = 60_000
-"""A run of a month has some thousand: checkpoints, a log, epochs. A sweep has some twenty a run."""
-MOST_UNPACKED_BYTES = 16 << 30
-MOST_RATIO = 100
-"""The ratio of unpacked to packed bytes: logs shrink to a tenth, weights hardly at all."""
-FREE_BYTES = 64 << 20
-"""Allowed whatever the ratio: a short log that repeats one line is no attack."""
-
-_NO_ARCHIVE = (ValueError, OverflowError, RecursionError)
-"""Errors that tarfile raises beside its own for other content."""
+    except OSError as problem:
+        raise ClusterError(f"{archive}: {kind.refusal}: {problem}; {kind.remedy}") from None
+    with os.fdopen(descriptor, "rb") as stream:
+        return unpack_folder(stream, target.name, target.parent, kind, checked)
 
 
 def pack_command(run_folder: str, checkpoints: bool) -> list[str]:
@@ -297,68 +258,3 @@ def pack_command(run_folder: str, checkpoints: bool) -> list[str]:
     else:
         left_out = [f"--exclude={path.name}/{kind}" for kind in kinds]
     return ["tar", "-C", str(path.parent), *left_out, "-czf", "-", "--", path.name]
-
-
-def unpack_folder(
-    archive: BinaryIO,
-    name: str,
-    into: Path,
-    checked: Callable[[Path], None] = lambda unpacked: None,
-    most_bytes_of: Callable[[Sequence[str]], int] = lambda path_segments: MOST_UNPACKED_BYTES,
-) -> Path:
-    """Unpack an archive of the folder `name` to `into/name`, replacing what is there; its path.
-
-    `checked` gets the unpacked folder before anything is replaced, and refuses it by raising
-    ClusterError. `most_bytes_of` says of the segments of a file's path how long it may be;
-    with 0 it is left out.
-
-    Takes only plain files and folders below `name`, and no more of them than a run has: an archive
-    from another machine writes nowhere else and fills no disk, which is looked at before each file.
-    Raises ClusterError when it is damaged, larger than that, or the place cannot be written.
-    """
-    target = into / name
-    try:
-        if PurePosixPath(name).parts != (name,) or name in ("..", "/"):
-            raise RefusedArchive(f"{name!r}: expected the plain name of a folder")
-        into.mkdir(parents=True, exist_ok=True)
-        with whole_folder(target) as partial:
-            _unpack_entries(archive, name, partial, most_bytes_of)
-            checked(partial)
-    except (OSError, EOFError, tarfile.TarError, zlib.error, *_NO_ARCHIVE) as error:
-        raise ClusterError(
-            f"{target}: the run cannot be kept here: {error}; `fab job attach` fetches it again"
-        ) from error
-    return target
-
-
-def _unpack_entries(
-    archive: BinaryIO, name: str, partial: Path, most_bytes_of: Callable[[Sequence[str]], int]
-) -> None:
-    """Unpack every entry. Raises RefusedArchive beyond the size of a run."""
-    packed_bytes = archive.seek(0, os.SEEK_END)
-    archive.seek(0)
-    room = room_on_disk(partial)
-    most_bytes = min(MOST_UNPACKED_BYTES, max(FREE_BYTES, MOST_RATIO * packed_bytes))
-    with gzip.open(archive) as unpacked, bounded_tar(unpacked, most_bytes) as members:
-        for count, member in enumerate(members, start=1):
-            if count > MOST_ENTRIES:
-                raise RefusedArchive(
-                    f"expected at most {MOST_ENTRIES} files in a run, there are more"
-                )
-            path_segments = PurePosixPath(member.name).parts
-            if path_segments[:1] != (name,) or not all(map(is_plain_name, path_segments)):
-                continue
-            if member.isdir():
-                partial.joinpath(*path_segments[1:]).mkdir(parents=True, exist_ok=True)
-            elif is_plain_file(member):
-                most = most_bytes_of(path_segments[1:])
-                if member.size > most > 0:
-                    raise RefusedArchive(
-                        f"{member.name:.200}: expected at most {most:,} bytes, got {member.size:,}"
-                    )
-                if not most:
-                    continue
-                room -= member.size
-                if room < 0:
-                    raise RefusedArchive("its files would fill this disk: free some of it")
-                extract(members, member, partial, "/".join(path_segments[1:]))

@@ -4,9 +4,11 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
 
 from cluster.apps.environments import local_environments, python_of
 from core.control.client import program
@@ -25,11 +27,12 @@ from deploy.common.project import environment_for_any_folder, module_command
 from deploy.jobs.apps import app_of_job
 from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, run_to_its_end
 from deploy.jobs.records import JobRecord, JobState
-from deploy.jobs.request import RESUMABLE, needs_roles
+from deploy.jobs.request import RESUMABLE
 from deploy.rooted.commands import PYTHON
 
 if TYPE_CHECKING:
     from cluster.programs.program import ProgramRequest
+    from core.inventory import Inventory
     from deploy.jobs.node_jobs import NodeJobs
     from deploy.jobs.sweeps import SweepRequest
 
@@ -54,6 +57,54 @@ except NoAnswerError as problem:
 _MAY_SUCCEED = (JobState.WAITING, JobState.RUNNING, JobState.DONE)
 
 
+@dataclass(frozen=True)
+class JobSpec:
+    """A job as a person asks for it, with flags of `python -m cluster`.
+
+    `program` is what the job `run` runs, `sweep` the runs of the job `sweep`.
+    """
+
+    job: str
+    flags: tuple[str, ...] = ()
+    program: "ProgramRequest | None" = None
+    sweep: "SweepRequest | None" = None
+
+    @property
+    def trains(self) -> str:
+        """The job whose app and data it takes."""
+        if self.sweep is not None:
+            return "train"
+        return self.job
+
+    @property
+    def on_workers(self) -> bool:
+        """Whether the workers' nodes carry it out, without the cluster's roles."""
+        if self.sweep is not None:
+            return not self.sweep.on_roles
+        return self.program is not None and self.program.on == "workers"
+
+    def inventory(self, common: "Inventory") -> "Inventory":
+        """Return the inventory of what it trains; `common` is the cluster's own."""
+        if self.sweep is not None:
+            return self.sweep.usual
+        return common
+
+    @property
+    def requirements(self) -> Path | None:
+        """The file of further packages that its program names.
+
+        Raises UsageError where there is none.
+        """
+        if self.program is None or not self.program.requirements:
+            return None
+        path = Path(self.program.requirements)
+        if not path.is_file():
+            raise UsageError(
+                f"--requirements {path}: cannot be read: expected a file of packages, found none"
+            )
+        return path
+
+
 class JobServices(ABC):
     """The jobs of one cluster: on this machine, or on the coordinator's node."""
 
@@ -62,20 +113,12 @@ class JobServices(ABC):
         self.pending = PendingJobs(cluster.folder.path / "pending_jobs.json")
 
     @abstractmethod
-    def run_job(self, job: str, flags: Sequence[str]) -> int:
-        """Run one job to its end, with these flags of `python -m cluster`; its exit code.
+    def run(self, spec: JobSpec) -> int:
+        """Run one job to its end; its exit code, or 130 where it is left running.
 
         A killed coordinator, or one that loses a parameter server, starts again with its roles.
         Raises ClusterError when another job runs on the cluster, or when the roles do not restart.
         """
-
-    @abstractmethod
-    def run_program(self, request: "ProgramRequest", flags: Sequence[str]) -> int:
-        """Run a person's program to its end, as `run_job` does; its job's exit code."""
-
-    @abstractmethod
-    def run_sweep(self, request: "SweepRequest", flags: Sequence[str]) -> int:
-        """Train the runs of a sweep, as `run_job` does; its job's exit code."""
 
     @abstractmethod
     def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
@@ -149,16 +192,6 @@ def _nothing() -> None:
     """Restart no roles."""
 
 
-def requirements_of(request: "ProgramRequest") -> Path:
-    """The file of further packages that a program names. Raises UsageError where there is none."""
-    path = Path(request.requirements)
-    if not path.is_file():
-        raise UsageError(
-            f"--requirements {path}: cannot be read: expected a file of packages, found none"
-        )
-    return path
-
-
 def environment_here(requirements: Path) -> str:
     """Make the environment of a requirements file on this machine.
 
@@ -212,52 +245,36 @@ class ForegroundJobs(JobServices):
         self._coordinator = tuple(coordinator)
         self._policy = policy
 
-    def run_job(self, job: str, flags: Sequence[str]) -> int:
-        """Run one job here."""
-        return self._run(job, flags, needs_roles(self._inventory, job))
-
-    def run_program(self, request: "ProgramRequest", flags: Sequence[str]) -> int:
-        """Run a program here."""
-        if request.requirements:
-            key = environment_here(requirements_of(request))
-            request = replace(
-                request, python=str(python_of(local_environments(), key)) if key else ""
-            )
-        return self._run(
-            "run",
-            [*flags, "--wish", request.to_text()],
-            needs_roles(self._inventory, "run", request),
-        )
-
-    def run_sweep(self, request: "SweepRequest", flags: Sequence[str]) -> int:
-        """Run a sweep here."""
-        app = app_of_job(request.usual, "train", flags, environment_here)
-        from deploy.jobs.sweeps import search_flags
-
-        arguments = [
-            "--sweep",
-            str(request.file),
-            *flags,
-            *app.flags,
-            *search_flags(request, environment_here),
-        ]
-        return self._run("sweep", arguments, request.on_roles)
-
-    def _run(self, job: str, flags: Sequence[str], on_roles: bool) -> int:
+    @override
+    def run(self, spec: JobSpec) -> int:
         path = self._inventory.path
-        app = app_of_job(self._inventory, job, flags, environment_here)
+        flags = [*spec.flags]
+        if spec.program is not None:
+            request = spec.program
+            if spec.requirements is not None:
+                key = environment_here(spec.requirements)
+                python = str(python_of(local_environments(), key)) if key else ""
+                request = replace(request, python=python)
+            flags += ["--wish", request.to_text()]
+        if spec.sweep is not None:
+            flags = ["--sweep", str(spec.sweep.file), *flags]
+        trained = spec.inventory(self._inventory)
+        flags += app_of_job(trained, spec.trains, flags, environment_here).flags
+        if spec.sweep is not None:
+            from deploy.jobs.sweeps import search_flags
+
+            flags += search_flags(spec.sweep, environment_here)
         self._folder.create()  # it is missing where no job needed roles yet
         process = JobProcess(
-            name=job,
+            name=spec.job,
             inventory=path,
             command_line=(
                 *self._coordinator,
-                job,
+                spec.job,
                 "--inventory",
                 str(path.resolve()),
                 *settings(self._cluster.overrides),
                 *flags,
-                *app.flags,
             ),
             environment={
                 **environment_for_any_folder(),
@@ -265,8 +282,9 @@ class ForegroundJobs(JobServices):
                 VARIABLE: self._folder.token(),
             },
             run_file=self._folder.run_file,
-            resumable=job in RESUMABLE,
+            resumable=spec.job in RESUMABLE,
         )
+        on_roles = not spec.on_workers and self._inventory.needs_roles(spec.job)
         restart = self._restart if on_roles else _nothing
         try:
             with FileLock(self._folder.job_lock):
@@ -281,22 +299,22 @@ class ForegroundJobs(JobServices):
                 " so far"
             ) from error
 
+    @override
     def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
-        """Run jobs here in their order."""
         self.pending.forget()
         for number, job in enumerate(order, 1):
             say(f"job {number} of {len(order)}: {job}")
-            code = self.run_job(job, flags)
+            code = self.run(JobSpec(job, tuple(flags)))
             if code:
                 return code
         return ExitCode.DONE
 
+    @override
     def running_job(self) -> int | None:
-        """Return the process of the running job, None without one."""
         return held_by(self._folder.job_lock)
 
+    @override
     def node_jobs(self) -> AbstractContextManager[None]:
-        """Give None: every job runs in the foreground."""
         return nullcontext()
 
     def _restart(self) -> None:

@@ -22,7 +22,7 @@ from deploy.common.interrupts import waiting_for
 from deploy.jobs.apps import NO_APP, AppOfJob
 from deploy.jobs.node_jobs import NodeJobs, begin, new_folder
 from deploy.jobs.program_task import MEMBERS, TASK, TASK_JOB, ProgramTask
-from deploy.jobs.request import SWEEP
+from deploy.jobs.request import SWEEP, to_bytes
 
 if TYPE_CHECKING:
     from cluster.sweeps.sweep_file import SweepFile
@@ -43,7 +43,7 @@ def start_runners(
     def start(node: Connector) -> None:
         for of_worker, task in tasks:
             if of_worker.node == node.name:
-                start_runner(node, places, task, {TASK: task.to_bytes(), **files})
+                start_runner(node, places, task, {TASK: to_bytes(task), **files})
 
     results = fleet.each(start, list(dict.fromkeys(of_worker.node for of_worker, _ in tasks)))
     return {name: result for name, result in results.items() if isinstance(result, ClusterError)}
@@ -71,7 +71,7 @@ def program_tasks(
     return pairs
 
 
-def ports_of(inventory: "Inventory", worker: "Task") -> Sequence[int]:
+def ports_of(inventory: "Inventory", worker: "Task") -> tuple[int, ...]:
     """Return one worker's share of the ports for programs of its node.
 
     The workers of a node divide them.

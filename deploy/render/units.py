@@ -9,9 +9,7 @@ from core.logs.lines import LogSettings
 from core.server.options import cage_flags, device_flags, logging_flags, reach, workers_here
 from deploy.cluster import places
 from deploy.cluster.places import (
-    CERTIFICATES,
     CONFIGURATION,
-    CURRENT,
     DATA,
     STATE,
     UNIT_FOLDER,
@@ -83,32 +81,29 @@ def role_unit(
     `systemd` is the node's version: 254 and newer can back off. `key` lies on the node: another one
     is another unit, which starts the role again.
     """
-    coordinator = inventory.of_role("coordinator")[0]
-    command = (
-        f"{CURRENT}/environment/bin/python -m {MODULES[task.role]} --task {task.index} --host"
-        f" {task.host} --port {task.port} --metrics-port {task.metrics_port} --peers"
-        f" {peers(inventory)} --guard none --coordinator {coordinator.host}"
-    )
-    if inventory.shared_folder is not None:
-        command += f" --shared {inventory.shared_folder}"
-    command = " ".join((command, *cage_flags(reads(inventory), reach(inventory))))
-    command = " ".join((command, *device_flags(inventory, task)))
-    if (count := workers_here(inventory, task)) is not None:
-        command += f" --workers-here {count}"
-    command = " ".join(
-        (command, *logging_flags(LogSettings(inventory.logging.format, inventory.logging.level)))
-    )
+    flags = [
+        *cage_flags(reads(inventory), reach(inventory)),
+        *device_flags(inventory, task),
+    ]
+    count = workers_here(inventory, task)
+    if count is not None:
+        flags += ["--workers-here", str(count)]
+    flags += logging_flags(LogSettings(inventory.logging.format, inventory.logging.level))
+    device_files = ""
+    if task.role == "worker":
+        device_files = DEVICE_FILES[inventory.jobs.train.device.kind]
     return _filled(
         "role.service.j2",
         inventory,
         task=task,
-        words=command,
+        module=MODULES[task.role],
+        peers=peers(inventory),
+        coordinator=inventory.of_role("coordinator")[0].host,
+        flags=flags,
         listens=(task.port, task.metrics_port),
         backs_off=systemd >= BACKOFF_SYSTEMD,
         key=None if key is None else fingerprint(key),
-        device_files=(
-            DEVICE_FILES[inventory.jobs.train.device.kind] if task.role == "worker" else ""
-        ),
+        device_files=device_files,
     )
 
 
@@ -180,32 +175,12 @@ def service_unit(inventory: "Inventory", node: str, memory_controller: bool) -> 
     It runs before the first promotion too, and opens its port after that.
     """
     service = inventory.service
-    command = (
-        f"{CURRENT}/environment/bin/python -m recognise.service --state {SERVICE_DATA} --name"
-        f" {service.model} --listen {inventory.links[node]} --port {service.port} --metrics-port"
-        f" {service.metrics_port} --threads {service.threads} {' '.join(pace(service))}"
-        f" --memory-megabytes {service.memory_megabytes} --wait"
-    )
-    clients = list(service.allow)
-    if inventory.encrypted:
-        command += f" --metrics-listen {inventory.hosts[node]}"
-        clients.append(inventory.links[node])  # its own address, from which `fab` asks there
-    command += "".join(f" --host-name {name}" for name in service.names)
-    if service.certificate is not None:
-        command += (
-            " --certificate ${CREDENTIALS_DIRECTORY}/certificate --key ${CREDENTIALS_DIRECTORY}/key"
-        )
-    elif service.tls:
-        command += (
-            " --certificate ${CREDENTIALS_DIRECTORY}/server --key ${CREDENTIALS_DIRECTORY}/server"
-            f" --authority {CERTIFICATES}/authority.crt"
-        )
     return _filled(
         "service.service.j2",
         inventory,
         service=service,
-        words=command,
-        clients=clients,
+        node=node,
+        pace=pace(service),
         listens=(service.port, service.metrics_port),
         data=SERVICE_DATA,
         memory_controller=memory_controller,

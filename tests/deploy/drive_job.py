@@ -7,7 +7,7 @@ from core.ground.waiting import Backoff
 from core.inventory import load
 from deploy.cluster.cluster import local_cluster
 from deploy.jobs.foreground_job import JobRestartPolicy
-from deploy.jobs.services import ForegroundJobs
+from deploy.jobs.services import ForegroundJobs, JobSpec
 from deploy.supervisor.services import Supervised
 
 inventory, job, delay_seconds, *player = sys.argv[1:]
@@ -19,7 +19,7 @@ try:
     jobs = ForegroundJobs(
         cluster, lambda: services.restart_in_place(()), (sys.executable, *player), policy
     )
-    code = jobs.run_job(job, ("--resume", "asked"))
+    code = jobs.run(JobSpec(job, ("--resume", "asked")))
 except ClusterError as error:
     print(error, file=sys.stderr)
     code = error.exit_code

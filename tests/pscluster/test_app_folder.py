@@ -157,9 +157,9 @@ def test_what_cannot_travel_is_refused_in_one_line(
     ("change", "words"),
     [
         ({"x_test": None}, "x_test is missing"),
-        ({"x_valid": np.ones(2)}, "found 'x_valid'"),
-        ({"y_train": np.arange(3)}, "found shapes (4, 2) and (3,)"),
-        ({"y_test": np.array([object(), None])}, "found Python objects"),
+        ({"x_valid": np.ones(2)}, "unknown key 'x_valid'"),
+        ({"y_train": np.arange(3)}, "expected 4 targets, one for each example of x_train, got 3"),
+        ({"y_test": np.array([object(), None])}, "y_test"),
     ],
 )
 def test_wrong_arrays_are_named(change: dict[str, Any], words: str) -> None:

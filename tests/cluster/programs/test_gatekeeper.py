@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.programs import gatekeeper
 from cluster.programs.gatekeeper import GateKeeper
 from cluster.programs.process import ProgramProcess
-from core.server.gate import own_accounts
+from core.server import gate
 from tests.habits import needs
 from tests.hang import HANG_SECONDS
 from tests.ports import free_ports
@@ -101,7 +100,7 @@ def test_another_account_is_closed_unread(
 def keeper() -> Iterator[GateKeeper]:
     """One that serves no program yet, and admits this account."""
     keeper = GateKeeper(1)
-    keeper._admitted = own_accounts()
+    keeper.open_accounts()
     yield keeper
     keeper.close()
 
@@ -120,10 +119,10 @@ def test_a_connection_that_hung_up_is_not_handed_to_the_program(
     with socket.create_connection(listener.getsockname()) as gone:
         gone.sendall(b"knock")
     with pytest.raises(BlockingIOError):
-        keeper._admit(listener, 0)
+        keeper.admit(listener, lambda: listener.accept()[0])
     with (
         socket.create_connection(listener.getsockname()) as staying,
-        keeper._admit(listener, 0) as handed,
+        keeper.admit(listener, lambda: listener.accept()[0]) as handed,
     ):
         assert handed.getpeername() == staying.getsockname()
     assert caplog.text == ""
@@ -135,12 +134,12 @@ def test_a_connection_of_another_machine_is_closed_unread_and_told_once(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(gatekeeper, "peer_account", lambda _: None)
-    monkeypatch.setattr(gatekeeper, "is_elsewhere", lambda _: True)
+    monkeypatch.setattr(gate.PeerAccounts, "account_of", lambda *_: None)
+    monkeypatch.setattr(gate, "is_elsewhere", lambda _: True)
     for _ in range(2):
         with socket.create_connection(listener.getsockname()) as stranger:
             with pytest.raises(BlockingIOError):
-                keeper._admit(listener, 0)
+                keeper.admit(listener, lambda: listener.accept()[0])
             assert stranger.recv(1) == b""
     (record,) = caplog.records
     assert "a connection of another machine was closed unread" in record.getMessage()
@@ -154,7 +153,7 @@ def test_a_blocking_accept_is_refused_as_it_would_stop_the_gate(
         socket.create_connection(listener.getsockname()),
         pytest.raises(OSError, match="a blocking accept") as refused,
     ):
-        keeper._admit(listener, 0)
+        keeper.admit(listener, lambda: listener.accept()[0])
     assert refused.value.errno == errno.EOPNOTSUPP
 
 

@@ -37,6 +37,7 @@ from deploy.jobs.program_task import (
     run_task,
 )
 from deploy.jobs.records import JobFolder
+from deploy.jobs.request import to_bytes
 from tests.cluster.apps.trees import write_tree
 from tests.deploy.playing import eventually
 from tests.hang import HANG_SECONDS
@@ -70,7 +71,7 @@ class Nodes:
                 ports[index::2],
                 "p.py",
             )
-            (job / TASK).write_bytes(task.to_bytes())
+            (job / TASK).write_bytes(to_bytes(task))
             (job / PROGRAM_ARCHIVE).write_bytes(archive)
             words = [sys.executable, "-m", "deploy.jobs.node_job", job.name]
             self.units.append(
@@ -216,7 +217,7 @@ def test_a_runner_whose_packages_are_gone_says_so(
 ) -> None:
     program = write_tree(tmp_path / "here", {"p.py": ""}) / "p.py"
     (tmp_path / TASK).write_bytes(
-        ProgramTask("127.0.0.1:1", "", "worker:0", (), "p.py", environment).to_bytes()
+        to_bytes(ProgramTask("127.0.0.1:1", "", "worker:0", (), "p.py", environment))
     )
     (tmp_path / PROGRAM_ARCHIVE).write_bytes(packed_program(program))
     assert run_task(JobFolder(tmp_path)) == ExitCode.FAILED

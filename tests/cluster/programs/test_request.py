@@ -8,8 +8,9 @@ import pytest
 
 from cluster.programs.program import ProgramRequest, program_file
 from core.ground.errors import UsageError
+from core.ground.parcel import unpack_folder
 from deploy.jobs.program_task import PROGRAM_FOLDER, packed_program
-from deploy.jobs.request import needs_roles, request_of, unpack_folder
+from deploy.jobs.request import PROGRAM, needs_roles, request_of
 from tests.cluster.apps.trees import write_tree
 from tests.deploy.converge.pi import thesis
 from tests.tables import table
@@ -54,7 +55,7 @@ def test_the_folder_of_a_program_travels_without_what_is_private(tmp_path: Path)
     (here / "link.py").symlink_to("/etc/passwd")
     archive = packed_program(here / "p.py")
     assert packed_program(here / "p.py") == archive
-    found = unpack_folder(io.BytesIO(archive), PROGRAM_FOLDER, tmp_path / "there")
+    found = unpack_folder(io.BytesIO(archive), PROGRAM_FOLDER, tmp_path / "there", PROGRAM)
     files = [path for path in found.rglob("*") if path.is_file()]
     assert sorted(str(path.relative_to(found)) for path in files) == travels
 

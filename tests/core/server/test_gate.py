@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 
-from core.server.gate import PeerAccounts, peer_account
+from core.server.gate import PeerAccounts
 from core.server.sockets import is_elsewhere
 from tests.core.server.namespaces import neighbour, why_not
 from tests.core.server.other_account import STRANGER
@@ -25,6 +25,12 @@ uid = int(sys.argv[1])
 os.setgroups([]); os.setresgid(uid, uid, uid); os.setresuid(uid, uid, uid)
 print(*(answers(host, int(sys.argv[2]), 2.0) for host in ("127.0.0.1", "::1")))
 """
+
+
+def peer_account(connection: socket.socket) -> int | None:
+    with closing(PeerAccounts()) as accounts:
+        return accounts.account_of(connection)
+
 
 SERVE_BEHIND_A_GATE = """
 import socket, subprocess, sys

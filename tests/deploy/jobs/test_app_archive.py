@@ -3,13 +3,15 @@
 import os
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cluster.apps.files import AppFiles, files_of_app
 from core.ground.errors import ClusterError, UsageError
-from deploy.jobs import request as archives
+from deploy.jobs import request
 from deploy.jobs.request import pack_app, unpack_app
 from tests.deploy.jobs.archives import entry, packed
 from tests.deploy.tables import Tables
@@ -31,31 +33,31 @@ def app(tmp_path: Path) -> AppFiles:
 def arrive(tmp_path: Path, content: bytes) -> tuple[Path, Path]:
     """Archive and folder of a job."""
     (tmp_path / "job").mkdir()
-    archive = tmp_path / "job/app.tar"
+    archive = tmp_path / "job/app.tar.gz"
     archive.write_bytes(content)
     return archive, tmp_path / "job/app"
 
 
 def test_what_arrives_is_what_was_sent(app: AppFiles, tmp_path: Path) -> None:
-    archive, folder = arrive(tmp_path, pack_app(app))
+    archive, folder = arrive(tmp_path, pack_app(app, "app"))
     unpack_app(archive, app.digest, folder)
     found = files_of_app(folder)
     assert found.digest == app.digest
     assert [file.name for file in found.files] == [file.name for file in app.files]
     assert [path.name for path in folder.parent.iterdir()] == ["app"]
-    assert pack_app(found) == pack_app(app)
+    assert pack_app(found, "app") == pack_app(app, "app")
 
 
 def test_an_app_that_changes_on_the_way_out_is_not_sent(app: AppFiles) -> None:
     (app.source / "app.py").write_text("other = 1\n")
     with pytest.raises(UsageError, match="has changed while the app was read"):
-        pack_app(app)
+        pack_app(app, "app")
 
 
 def holding(*names: str, **more: object) -> Callable[[bytes], bytes]:
     """In the place of what was sent, an archive with these names."""
     content = b"" if "type" in more else b"x"
-    return lambda _: packed(*(entry(name, content, **more) for name in names), mode="w")
+    return lambda _: packed(*(entry(f"app/{name}", content, **more) for name in names))
 
 
 DAMAGED: dict[str, Callable[[bytes], bytes]] = {
@@ -65,7 +67,7 @@ DAMAGED: dict[str, Callable[[bytes], bytes]] = {
     "another app": holding("app.py"),
     "no app": holding("other.py"),
     "above": holding("../app.py"),
-    "absolute": holding("/tmp/pscluster-app.py"),
+    "absolute": lambda _: packed(entry("/tmp/pscluster-app.py")),
     "a link": holding("app.py", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
     "a hard link": holding("app.py", type=tarfile.LNKTYPE, linkname="request.json"),
     "a device": holding("app.py", type=tarfile.CHRTYPE),
@@ -79,19 +81,19 @@ DAMAGED: dict[str, Callable[[bytes], bytes]] = {
 def test_what_is_damaged_is_one_line_and_leaves_no_folder(
     app: AppFiles, tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:
-    archive, folder = arrive(tmp_path, damage(pack_app(app)))
+    archive, folder = arrive(tmp_path, damage(pack_app(app, "app")))
     with pytest.raises(
         ClusterError,
-        match=r"^[^\n]*app\.tar: the app cannot be unpacked: [^\n]*submit the job again[^\n]*$",
+        match=r"^[^\n]*job/app: the app cannot be unpacked: [^\n]*submit the job again[^\n]*$",
     ):
         unpack_app(archive, app.digest, folder)
-    assert [path.name for path in folder.parent.iterdir()] == ["app.tar"]
+    assert [path.name for path in folder.parent.iterdir()] == ["app.tar.gz"]
     assert not Path("/tmp/pscluster-app.py").exists()
 
 
 def test_a_link_in_place_of_the_archive_is_not_followed(app: AppFiles, tmp_path: Path) -> None:
     archive, folder = arrive(tmp_path, b"")
-    (tmp_path / "real.tar").write_bytes(pack_app(app))
+    (tmp_path / "real.tar").write_bytes(pack_app(app, "app"))
     archive.unlink()
     archive.symlink_to(tmp_path / "real.tar")
     with pytest.raises(ClusterError, match="cannot be unpacked"):
@@ -102,7 +104,8 @@ def test_a_link_in_place_of_the_archive_is_not_followed(app: AppFiles, tmp_path:
 def test_more_than_an_app_has_is_refused(
     app: AppFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    archive, folder = arrive(tmp_path, pack_app(app))
-    monkeypatch.setattr(archives, limit, value)
+    archive, folder = arrive(tmp_path, pack_app(app, "app"))
+    small: dict[str, Any] = {limit: value}
+    monkeypatch.setattr(request, "APP", replace(request.APP, **small))
     with pytest.raises(ClusterError, match=r"at most|more than"):
         unpack_app(archive, app.digest, folder)

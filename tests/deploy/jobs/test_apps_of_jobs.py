@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
@@ -16,7 +15,6 @@ from core.ground.errors import ClusterError, UsageError
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
 from deploy.cluster.cluster import local_cluster, over_ssh
-from deploy.cluster.connector import NodeUnreachableError
 from deploy.cluster.fleet import Fleet, Local
 from deploy.jobs import attached_job
 from deploy.jobs.apps import (
@@ -26,8 +24,8 @@ from deploy.jobs.apps import (
     reads_its_data,
     refuse_missing_data,
 )
-from deploy.jobs.request import JobRequest
-from deploy.jobs.services import ForegroundJobs
+from deploy.jobs.request import JobRequest, read_record
+from deploy.jobs.services import ForegroundJobs, JobSpec
 from deploy.jobs.sweeps import program_tasks
 from deploy.supervisor.services import Supervised
 from tests.cluster.apps.trees import write_app
@@ -74,7 +72,7 @@ def test_the_files_are_there_while_the_job_runs_and_gone_after_it(node: JobNode,
     words = node.asked()
     assert words[words.index(f"jobs.train.app={json.dumps(str(folder.app))}") - 1] == "--set"
     assert words[-2:] == ["--environment", KEY]
-    assert JobRequest.from_file(folder.request).app == files_of_app(app).digest
+    assert read_record(folder.request, JobRequest, "").app == files_of_app(app).digest
     jobs.cancel(name)
     assert not folder.app.exists()
     assert folder.state.exists()
@@ -83,24 +81,13 @@ def test_the_files_are_there_while_the_job_runs_and_gone_after_it(node: JobNode,
 def test_a_damaged_archive_refuses_the_job_before_it_begins(
     node: JobNode, app: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deploy.jobs.node_jobs.pack_app", lambda app: b"no archive")
+    monkeypatch.setattr("deploy.jobs.node_jobs.pack_app", lambda *_: b"no archive")
     node.play("0")
     said = r"rpi11: the job was not begun: .*the app cannot be unpacked"
     with pytest.raises(ClusterError, match=said):
         node.jobs().submit("train", [], app=files_of_app(app))
     assert node.jobs().records() == []
     assert not node.journal.exists()
-
-
-def test_an_app_that_does_not_arrive_leaves_no_job(
-    node: JobNode, app: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node.play("0")
-    broken = NodeUnreachableError("rpi11: the connection broke")
-    monkeypatch.setattr(node.shell, "put", Mock(side_effect=broken))
-    with pytest.raises(NodeUnreachableError):
-        node.jobs().submit("train", [], app=files_of_app(app))
-    assert node.jobs().records() == []
 
 
 def test_a_training_takes_files_and_an_evaluation_the_environment_alone(
@@ -186,13 +173,13 @@ def test_a_job_here_begins_with_the_environment_of_its_app(
         lambda: supervised.restart_in_place(()),
         coordinator,
     )
-    assert jobs.run_job("train", ["--quiet"]) == 0
+    assert jobs.run(JobSpec("train", ("--quiet",))) == 0
     assert " ".join(json.loads((tmp_path / "words").read_text())) == (
         f"train --inventory {file} --set jobs.train.app=digits --quiet --environment {KEY}"
     )
     (app / "app.py").unlink()
     with pytest.raises(UsageError, match=r"expected app\.py"):
-        jobs.run_job("train", [])
+        jobs.run(JobSpec("train"))
 
 
 def submitted_jobs(
@@ -226,11 +213,11 @@ def test_a_program_on_a_node_gets_the_python_of_its_packages(
     monkeypatch.setattr(attached_job, "run_attached", lambda *_, request: submitted.append(request))
     for key in (KEY, ""):
         jobs = submitted_jobs(node.inventory, "rpi11", keys={"rpi11": key})
-        jobs.run_program(wish, [])
+        jobs.run(JobSpec("run", program=wish))
     own = f"/opt/pscluster/extras/environments/{KEY}/bin/python"
     assert [each.python for each in submitted] == [own, ""]
     with pytest.raises(UsageError, match=r"--requirements gone\.txt: cannot be read"):
-        jobs.run_program(replace(wish, requirements="gone.txt"), [])
+        jobs.run(JobSpec("run", program=replace(wish, requirements="gone.txt")))
 
 
 def test_a_program_on_the_workers_gets_the_packages_of_each_node(
@@ -243,8 +230,8 @@ def test_a_program_on_the_workers_gets_the_packages_of_each_node(
     keys = {"b": KEY, "c": "fedcba9876543210"}
     jobs = submitted_jobs(three, "a", "b", "c", keys=keys)
     wish = replace(wish, on="workers")
-    jobs.run_program(wish, [])
-    jobs.run_program(replace(wish, requirements=""), [])
+    jobs.run(JobSpec("run", program=wish))
+    jobs.run(JobSpec("run", program=replace(wish, requirements="")))
     assert given == [keys, {}]
     tasks = program_tasks(three, wish.name, "token", {"b": KEY})
     assert {task.name: told.environment for task, told in tasks} == {

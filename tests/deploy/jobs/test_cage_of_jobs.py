@@ -10,7 +10,7 @@ import pytest
 from core.cage import landlock
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs.records import JobsRoot, JobState, read_all
-from deploy.jobs.request import JobRequest
+from deploy.jobs.request import JobRequest, to_bytes
 from tests.habits import needs
 from tests.ran import python
 
@@ -69,7 +69,7 @@ def test_a_job_s_code_stays_in_its_own_folders(tmp_path: Path) -> None:
     for path in (folder.path, other):
         path.mkdir(parents=True)
     (other / "state.json").write_text("{}")
-    folder.request.write_bytes(JobRequest(job="train", inventory="pi.yaml").to_bytes())
+    folder.request.write_bytes(to_bytes(JobRequest(job="train", inventory="pi.yaml")))
     folder.inventory.write_text("schema: 1\n")
     code = (*("-c", CODE, str(folder.path), str(home), str(other)), str(os.getpid()))
     driven = ("-c", DRIVE, str(root.path), NAME, sys.executable, *code, str(home))

@@ -10,6 +10,7 @@ from core.ground.errors import ExitCode
 from core.inventory.templates import local_inventory
 from deploy.jobs.attached_job import run_attached
 from deploy.jobs.node_jobs import NodeJobs
+from deploy.jobs.services import JobSpec
 from tests.deploy.job_node import JobNode
 from tests.deploy.typed import Fab
 
@@ -20,8 +21,8 @@ class Services:
     def __init__(self, node: JobNode) -> None:
         self._node = node
 
-    def run_job(self, job: str, flags: list[str]) -> int:
-        return run_attached(self._node.jobs(), job, flags)
+    def run(self, spec: JobSpec) -> int:
+        return run_attached(self._node.jobs(), spec.job, spec.flags)
 
     def running_job(self) -> None:
         return None

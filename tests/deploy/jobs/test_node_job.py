@@ -15,7 +15,7 @@ import pytest
 from core.ground.errors import ExitCode, UsageError
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs.records import JobRecord, JobsRoot, JobState, is_job_id, read_all
-from deploy.jobs.request import JobRequest
+from deploy.jobs.request import JobRequest, read_record, to_bytes
 from tests.deploy.played_roles import PlayedRole, played_roles
 from tests.deploy.playing import PATIENCE_SECONDS, eventually
 from tests.deploy.tables import Tables
@@ -32,7 +32,7 @@ def submit(root: JobsRoot, name: str = FIRST, **more: Any) -> None:
     folder = root.job(name)
     folder.path.mkdir(parents=True)
     request = JobRequest(job=name.split("-")[1], inventory="pi.yaml", **more)
-    folder.request.write_bytes(request.to_bytes())
+    folder.request.write_bytes(to_bytes(request))
     folder.inventory.write_text("schema: 1\n")
 
 
@@ -175,7 +175,7 @@ def test_a_request_of_another_kind_is_refused(tmp_path: Path, content: bytes) ->
     (tmp_path / "request.json").write_bytes(content)
     said = r"request\.json: expected the request that `fab job` writes"
     with pytest.raises(UsageError, match=said):
-        JobRequest.from_file(tmp_path / "request.json")
+        read_record(tmp_path / "request.json", JobRequest, "the request that `fab job`")
 
 
 def test_it_imports_neither_tensorflow_nor_what_an_inventory_costs() -> None:

@@ -5,21 +5,23 @@ import io
 import math
 import subprocess
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from core.ground import parcel
 from core.ground.errors import ClusterError
-from deploy.jobs import request as archives
-from deploy.jobs.request import pack_command, unpack_folder
+from core.ground.parcel import ParcelKind, unpack_folder
+from deploy.jobs.request import RUN, pack_command
 from tests.deploy.jobs.archives import entry, packed
 
 NAME = "20261121T223000Z-train"
 
 
-def refused(archive: bytes, into: Path, name: str = NAME) -> str:
+def refused(archive: bytes, into: Path, name: str = NAME, kind: ParcelKind = RUN) -> str:
     with pytest.raises(ClusterError) as caught:
-        unpack_folder(io.BytesIO(archive), name, into)
+        unpack_folder(io.BytesIO(archive), name, into, kind)
     assert not [path for path in into.rglob("*") if path.is_file()]
     return str(caught.value)
 
@@ -46,12 +48,13 @@ def test_more_than_the_disk_takes_and_more_files_than_a_run_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as full:
-        full.setattr(archives, "room_on_disk", lambda folder: 9)
+        full.setattr(parcel, "room_on_disk", lambda folder: 9)
         archive = packed(entry(f"{NAME}/a", b"12345"), entry(f"{NAME}/b", b"12345"))
         assert "its files would fill this disk" in refused(archive, tmp_path)
-    monkeypatch.setattr(archives, "MOST_ENTRIES", 50)
     archive = packed(*(entry(f"{NAME}/{number}") for number in range(51)))
-    assert "expected at most 50 files in a run" in refused(archive, tmp_path)
+    assert "expected at most 50 files" in refused(
+        archive, tmp_path, kind=replace(RUN, most_entries=50)
+    )
 
 
 @pytest.mark.parametrize("kind", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
@@ -94,11 +97,11 @@ def test_only_plain_files_with_plain_names_are_taken(tmp_path: Path) -> None:
     kept = tmp_path / NAME
     kept.mkdir()
     (kept / "old").touch()
-    assert unpack_folder(io.BytesIO(archive), NAME, tmp_path) == kept
+    assert unpack_folder(io.BytesIO(archive), NAME, tmp_path, RUN) == kept
     assert sorted(path.name for path in kept.iterdir()) == ["good", "time"]
     assert not math.isinf((kept / "time").stat().st_mtime)
     with pytest.raises(ClusterError, match="the run cannot be kept here"):
-        unpack_folder(io.BytesIO(archive[: len(archive) // 2]), NAME, tmp_path)
+        unpack_folder(io.BytesIO(archive[: len(archive) // 2]), NAME, tmp_path, RUN)
     assert (kept / "good").read_bytes() == b"x"
     assert list(tmp_path.iterdir()) == [kept]
 
@@ -113,6 +116,6 @@ def test_checkpoints_stay_there_those_of_a_sweep_s_runs_too(tmp_path: Path) -> N
     for with_checkpoints, wanted in ((False, kept), (True, (*kept, *checkpoints))):
         command = pack_command(str(run), checkpoints=with_checkpoints)
         archive = subprocess.run(command, check=True, capture_output=True).stdout
-        target = unpack_folder(io.BytesIO(archive), run.name, tmp_path / "here")
+        target = unpack_folder(io.BytesIO(archive), run.name, tmp_path / "here", RUN)
         files = [path for path in target.rglob("*") if path.is_file()]
         assert {str(path.relative_to(target)) for path in files} == {*wanted}

@@ -17,7 +17,7 @@ from deploy.jobs import attached_job, sweeps
 from deploy.jobs.apps import app_of_job
 from deploy.jobs.program_task import MEMBERS, TASK, ProgramTask
 from deploy.jobs.records import JobFolder
-from deploy.jobs.request import SWEEP, JobRequest
+from deploy.jobs.request import SWEEP, JobRequest, read_record
 from deploy.jobs.sweeps import (
     SweepRequest,
     answering,
@@ -85,7 +85,7 @@ def done(
 
 def test_the_driver_gets_the_file_and_each_worker_a_runner(node: JobNode, runners: Runners) -> None:
     folder = done(node, order_of(node), flags=["--quiet"])
-    request = JobRequest.from_file(folder.request)
+    request = read_record(folder.request, JobRequest, "")
     assert (request.job, request.roles) == ("sweep", {})
     words = node.asked()
     assert words[0] == "sweep"
@@ -97,7 +97,7 @@ def test_the_driver_gets_the_file_and_each_worker_a_runner(node: JobNode, runner
     assert task.lead.endswith(f":{node.inventory.ports.programs}")
     for name, content in files.items():
         (node.folder / f"runner-{name}").write_bytes(content)
-    assert ProgramTask.from_file(node.folder / f"runner-{TASK}") == task
+    assert read_record(node.folder / f"runner-{TASK}", ProgramTask, "") == task
     assert load(node.folder / "runner-inventory.yaml").cluster == node.inventory.cluster
 
 
@@ -111,7 +111,7 @@ def test_an_app_goes_to_the_driver_and_its_packages_to_the_nodes(
     made = app_of_job(usual, "train", [], lambda path: "")
     folder = done(node, order_of(node), made, {"rpi11": KEY}, settings=setting)
     assert made.files is not None
-    assert JobRequest.from_file(folder.request).app == made.files.digest
+    assert read_record(folder.request, JobRequest, "").app == made.files.digest
     assert f'jobs.train.app="{folder.app}"' in node.asked()
     assert [task.environment for task, _ in runners] == [KEY]
 

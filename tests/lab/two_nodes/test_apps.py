@@ -62,7 +62,7 @@ def test_an_app_is_trained_with_its_package_and_leaves_a_copy(place: Place, app:
     left = place.on(
         HUB, "ls /var/lib/pscluster/jobs/$(tail -n 1 /var/lib/pscluster/jobs/.order)"
     ).split()
-    assert not {"app", "app.tar"} & {*left}
+    assert not {"app", "app.tar.gz"} & {*left}
 
 
 def test_its_data_is_read_by_every_node_and_written_by_one(place: Place, app: Path) -> None:
