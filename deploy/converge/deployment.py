@@ -20,7 +20,7 @@ from deploy.converge.check import Finding
 from deploy.converge.publication import Publication
 from deploy.converge.reachability import unreachable
 from deploy.converge.recap import Recap, UnfinishedRollback
-from deploy.converge.subject import Change, DeploymentDisplay, Resource
+from deploy.converge.subject import Change, Changes, DeploymentDisplay
 from deploy.converge.survey import Survey, failure_of, survey
 
 if TYPE_CHECKING:
@@ -109,8 +109,11 @@ class Desired(ABC):
         return self
 
     @abstractmethod
-    def phase(self, phase: str, node: str, facts: Any) -> Sequence[Resource]:
-        """Return the resources of one phase on one node, in order; there may be none."""
+    def plan(self, phase: str, node: str, facts: Any) -> Changes:
+        """Yield what to change in one phase on one node, in order.
+
+        `facts` are those of the cluster's kind (`ask`).
+        """
 
     def tidy(self, fleet: Fleet, answers: Survey[Any], names: Sequence[str]) -> list[str]:
         """Remove what no node needs any more after a deployment that worked.
@@ -185,12 +188,7 @@ def plan(desired: Desired, facts: Mapping[str, Any]) -> dict[str, dict[str, tupl
     """The changes by phase and node; pure."""
     return {
         phase: {
-            name: tuple(
-                change
-                for resource in desired.phase(phase, name, node_facts)
-                for change in resource.changes(node_facts)
-            )
-            for name, node_facts in facts.items()
+            name: tuple(desired.plan(phase, name, node_facts)) for name, node_facts in facts.items()
         }
         for phase in PHASES
     }

@@ -1,4 +1,4 @@
-"""What the machines of a cluster have to be: the inventory as the resources of all subjects.
+"""What the machines of a cluster have to be: the plans of all subjects.
 
 `examine` has everything about one node that would make a `start` fail there, with what to do about
 it. The decisions are pure.
@@ -27,7 +27,7 @@ from deploy.converge.machine_facts import (
 from deploy.converge.monitor import token_of
 from deploy.converge.publication import Publication, of_wheelhouse, room_needed
 from deploy.converge.reachability import found_unreached
-from deploy.converge.subject import DRIFT, DeploymentSpec, Found, NodeSpec, Resource
+from deploy.converge.subject import DRIFT, Changes, DeploymentSpec, Found, NodeSpec
 from deploy.converge.subjects import SUBJECTS
 from deploy.converge.survey import PUBLISHED_SECONDS, Survey, machine_facts, survey
 from deploy.release.requirements import PYTHONS
@@ -293,8 +293,7 @@ class Machines(DeploymentSpec, Desired):
             f"{change.action} {change.kind} {change.subject} ({change.detail})"
             for phase in PHASES
             if phase != "code" or facts.current == code.key
-            for resource in replace(self, release=release).phase(phase, node, facts)
-            for change in resource.changes(facts)
+            for change in replace(self, release=release).plan(phase, node, facts)
             if change.action != "start" or change.subject not in roles
         ]
 
@@ -381,10 +380,8 @@ class Machines(DeploymentSpec, Desired):
             node_questions = node_questions.and_those(subject.questions(self, node))
         return node_questions
 
-    def phase(self, phase: str, node: str, facts: MachineFacts) -> Sequence[Resource]:
-        """The resources of one phase on one node, in order."""
-        resources: list[Resource] = []
+    def plan(self, phase: str, node: str, facts: MachineFacts) -> Changes:
+        """Yield what to change in one phase on one node, in order."""
         for subject in SUBJECTS:
             if subject.phase == phase:
-                resources += subject.resources(self, node, facts)
-        return resources
+                yield from subject.plan(self, node, facts)

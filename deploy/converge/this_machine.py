@@ -23,7 +23,7 @@ from deploy.converge.check import Finding, check_node, gather, guard_of, open_to
 from deploy.converge.deployment import Desired
 from deploy.converge.hardware import device_findings, devices_here
 from deploy.converge.machine_facts import memory_of_roles
-from deploy.converge.subject import Call, Change, DeploymentDisplay, Resource
+from deploy.converge.subject import Call, Change, Changes, DeploymentDisplay
 from deploy.converge.survey import Survey
 from deploy.supervisor.services import Supervised
 
@@ -153,16 +153,14 @@ class Roles:
     services: Supervised
     inventory: Path
 
-    def changes(self, facts: ClusterStatus) -> tuple[Change, ...]:
-        """Return one change for each role; the first starts them all."""
+    def changes(self, facts: ClusterStatus) -> Changes:
+        """Yield one change for each role; the first starts them all."""
         steps = [step for step in planned_roles(self.tasks, facts) if step.kind in _NOT_YET]
         names = [step.subject for step in steps]
         first = Call(f"start {', '.join(names)}", self._start)
         followers = [Call("ready with the first", lambda progress: None)] * len(names)
-        return tuple(
-            Change("role", step.subject, step.kind, step.detail, (call,), runs_jobs=True)
-            for step, call in zip(steps, (first, *followers), strict=False)
-        )
+        for step, call in zip(steps, (first, *followers), strict=False):
+            yield Change("role", step.subject, step.kind, step.detail, (call,), runs_jobs=True)
 
     def _start(self, progress: DeploymentDisplay) -> None:
         """Raises ClusterError with the reason of each role that is not ready."""
@@ -252,11 +250,8 @@ class ThisMachine(Desired):
         findings = check_node(tasks, self.services.state(), facts, memory, job is not None)
         return (*findings, *(Finding(level, topic, line) for level, topic, line in of_devices))
 
-    def phase(self, phase: str, node: str, facts: ClusterStatus) -> Sequence[Resource]:
-        """Return the roles of the node, in the phase that starts services."""
-        if phase != "services" or disagreement(self.tasks, facts, self.inventory.path):
-            return ()
-        tasks = tuple(task for task in self.tasks if task.node == node)
-        if tasks:
-            return (Roles(tasks, self.services, self.inventory.path),)
-        return ()
+    def plan(self, phase: str, node: str, facts: ClusterStatus) -> Changes:
+        """Yield the starts of the node's roles, in the phase that starts services."""
+        if phase == "services" and not disagreement(self.tasks, facts, self.inventory.path):
+            tasks = tuple(task for task in self.tasks if task.node == node)
+            yield from Roles(tasks, self.services, self.inventory.path).changes(facts)
