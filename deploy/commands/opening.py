@@ -220,7 +220,7 @@ def open_inventory(
     """
     # pydantic takes half a second on a Pi: not for `fab --list`
     from core.inventory import load, located, this_machine
-    from deploy.cluster.cluster import ProvenAddresses, known_hosts_of, with_resolved_addresses
+    from deploy.cluster.cluster import known_hosts_of, with_trusted_addresses
 
     if alone:
         file = alone
@@ -232,9 +232,7 @@ def open_inventory(
     inventory = load(file, flags.set_, check_interfaces=not as_written, machine=machine)
     if as_written:
         inventory = located(inventory, machine)
-    inventory = with_resolved_addresses(
-        inventory, ProvenAddresses(known_hosts_of(inventory)), machine
-    )
+    inventory = with_trusted_addresses(inventory, known_hosts_of(inventory))
     say(f"cluster {inventory.cluster}: {file} ({why})", error=flags.for_programs)
     return inventory
 

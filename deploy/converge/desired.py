@@ -10,7 +10,7 @@ from typing import Self
 
 from core.ground.errors import ClusterError
 from core.logs import say
-from deploy.cluster.cluster import address_lines, with_confirmed_addresses
+from deploy.cluster.cluster import address_lines
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet, Local
 from deploy.cluster.places import ENVIRONMENTS, publisher, shared_folders
@@ -169,11 +169,7 @@ def _shared(spec: NodeSpec, facts: MachineFacts) -> Found:
 def _network(spec: NodeSpec, facts: MachineFacts) -> Found:
     address = spec.inventory.links[spec.name]
     interface = spec.inventory.node(spec.name).interface or spec.inventory.interface
-    node_addresses = {
-        address
-        for interface_addresses in facts.addresses.values()
-        for address in interface_addresses
-    }
+    node_addresses = facts.own_addresses
     if interface is not None and address not in facts.addresses.get(interface, ()):
         has = ", ".join(facts.addresses.get(interface, ())) or "no IPv4 address"
         line = f"{interface} has {has}, and the inventory says {address}"
@@ -206,20 +202,21 @@ class Machines(DeploymentSpec, Desired):
         return tuple(names)
 
     def confirmed(self, answers: Survey[MachineFacts]) -> Self:
-        """Return this with the addresses that the nodes say they have, each with its own key."""
-        addresses = {
-            name: [
-                address
-                for interface_addresses in facts.addresses.values()
-                for address in interface_addresses
-            ]
-            for name, facts in answers.facts.items()
-        }
-        return replace(self, inventory=with_confirmed_addresses(self.inventory, addresses))
+        """Return this without the addresses that nodes say they do not have.
 
-    def address_lines(self, before: Desired, answers: Survey[MachineFacts]) -> tuple[str, ...]:
+        Such an address is a relay's, or an old one.
+        """
+        absent = {
+            name
+            for name, facts in answers.facts.items()
+            if self.inventory.links[name] not in facts.own_addresses
+        }
+        unproven = self.inventory.unproven | absent
+        return replace(self, inventory=self.inventory.model_copy(update={"unproven": unproven}))
+
+    def address_lines(self, answers: Survey[MachineFacts]) -> tuple[str, ...]:
         """Return the lines about names, and about nodes that the others do not let in."""
-        return address_lines(before.inventory, self.inventory, answers.facts)
+        return address_lines(self.inventory, answers.lost)
 
     def findings(self, answers: Survey[MachineFacts]) -> tuple[Finding, ...]:
         """Examine every node that answered; one that is lost is a finding."""
@@ -304,7 +301,7 @@ class Machines(DeploymentSpec, Desired):
         findings = (
             *now.findings(answers),
             *now.drifts(answers),
-            *(Finding("warning", "addresses", line) for line in now.address_lines(self, answers)),
+            *(Finding("warning", "addresses", line) for line in now.address_lines(answers)),
             *found_unreached(now.inventory, fleet, answers.facts, answers.lost),
         )
         if not any(job in ("train", "cv", "evaluate") for job in self.inventory.jobs.order):
