@@ -8,8 +8,8 @@ import sys  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
 
 from core.logs import say  # noqa: E402
-from deploy.commands.completing import answers_shell  # noqa: E402  takes a while
-from deploy.commands.tree import help_for, run  # noqa: E402
+from deploy.commands.tree import run  # noqa: E402  takes a while
+from deploy.commands.ungrouped import answers_shell  # noqa: E402
 from pscluster.version import own_version  # noqa: E402
 
 PROGRAM = "pscluster"
@@ -23,8 +23,7 @@ def main() -> None:
 
 def _code(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] in ("--list", "-l"):
-        say(help_for(arguments[1:], PROGRAM))
-        return 0
+        return run([*arguments[1:], "--help"], PROGRAM)
     if arguments[0] in ("--version", "-V"):
         say(f"{PROGRAM} {own_version()}")
         return 0

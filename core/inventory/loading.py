@@ -215,16 +215,11 @@ def located(inventory: Inventory, machine: Machine) -> Inventory:
 
 
 def addressed(
-    inventory: Inventory,
-    links: Mapping[str, str],
-    unproven: Collection[str],
-    present: Mapping[str, str] | None = None,
+    inventory: Inventory, links: Mapping[str, str], unproven: Collection[str]
 ) -> Inventory:
     """Return the inventory whose nodes announce these addresses."""
-    renewed = dict(inventory.present if present is None else present)
-    return _inventory(inventory, inventory.path, links).model_copy(
-        update={"present": renewed, "unproven": frozenset(unproven)}
-    )
+    placed = _inventory(inventory, inventory.path, links)
+    return placed.model_copy(update={"unproven": frozenset(unproven)})
 
 
 def _inventory(description: InventoryFile, path: Path, links: Mapping[str, str]) -> Inventory:

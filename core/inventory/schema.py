@@ -218,15 +218,8 @@ class Inventory(InventoryFile):
     """IPv4 address of each node for all but SSH, by node name: in the tunnel where there is one."""
     links: Mapping[str, str]
     """Announced IPv4 address of each node: where SSH finds it, and the tunnel its other ends."""
-    present: Mapping[str, str] = {}
-    """Address of each node's host name in this run; SSH goes there."""
     unproven: frozenset[str] = frozenset()
     """Nodes whose pinned key has never answered at their address: no other node lets them in."""
-
-    @property
-    def proves_addresses(self) -> bool:
-        """Whether nodes are machines, which have to prove that an address is theirs."""
-        return not self.one_host
 
     @property
     def admitted(self) -> Mapping[str, str]:

@@ -1,16 +1,15 @@
-"""One cluster as a command sees it: its inventory, services and nodes, at proven addresses.
+"""One cluster as a command sees it: its inventory, services and nodes, at trusted addresses.
 
 `deploy.commands.opening` makes it, and no command asks for its kind again.
 
-The address of a node is the one at which its pinned key answered and that the node has. A host name
-is what the network says, and any machine on the switch may answer for one. So a name is resolved
-once, SSH goes there, and the other nodes learn the address only after the node has said, over a
-connection with its pinned key, that it has this address. The last proven one is kept beside the
-keys. Until a node is proven, it is in no firewall and in no export of the others.
+The address of a node is an IPv4 address whose key is pinned, or a host name as `fab deploy trust`
+resolved it when it pinned the key: any machine on the switch may answer for a name, so nothing else
+asks the network for one. The addresses are kept beside the keys. A node without one, or that says
+it has another, is in no firewall and in no export of the others.
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from ipaddress import IPv4Address
@@ -145,8 +144,8 @@ _NOWHERE = IPv4Address("198.18.0.1")
 """The first address of a network for measurements (RFC 2544), which no machine has."""
 
 
-class ProvenAddresses:
-    """The last proven address of each node whose address is a host name, beside its pinned key."""
+class TrustedAddresses:
+    """The address of each node whose address is a host name, beside its pinned key."""
 
     def __init__(self, known_hosts: Path) -> None:
         self._known_hosts = known_hosts
@@ -163,17 +162,18 @@ class ProvenAddresses:
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return {}
 
-    def keep(self, inventory: Inventory, answered: Collection[str]) -> None:
-        """Note the addresses of the nodes that answered. Raises ClusterError."""
+    def keep(self, inventory: Inventory, hosts: Mapping[str, str | None]) -> None:
+        """Note the addresses of these nodes; None drops one. Raises ClusterError."""
         before = self.load()
-        names = {node.name: node.address for node in inventory.nodes if is_host_name(node.address)}
-        proven = {node: entry for node, entry in before.items() if node in names}
-        for node, name in names.items():
-            if node in answered and node in inventory.admitted:
-                proven[node] = (str(name), inventory.links[node])
-        if proven == before:
+        names = host_names(inventory)
+        trusted = {node: entry for node, entry in before.items() if node in names}
+        for node, host in hosts.items():
+            trusted.pop(node, None)
+            if host is not None:
+                trusted[node] = (names[node], host)
+        if trusted == before:
             return
-        nodes = {node: {"name": name, "address": host} for node, (name, host) in proven.items()}
+        nodes = {node: {"name": name, "address": host} for node, (name, host) in trusted.items()}
         text = json.dumps({"schema": ADDRESSES_SCHEMA, "nodes": nodes}, indent=1)
         atomic_write(self._path, text.encode() + b"\n")
 
@@ -187,36 +187,30 @@ class ProvenAddresses:
         return frozenset(place.removeprefix("[").partition("]")[0] for place in places)
 
 
-def is_host_name(address: str | None) -> bool:
-    """Whether a node's address in the inventory is a host name."""
-    return address is not None and not is_address(address)
+def host_names(inventory: Inventory) -> dict[str, str]:
+    """Return the host name of each node whose address in the inventory is one."""
+    return {
+        node.name: node.address
+        for node in inventory.nodes
+        if node.address is not None and not is_address(node.address)
+    }
 
 
-def with_resolved_addresses(
-    inventory: Inventory, proven: ProvenAddresses, machine: Machine
-) -> Inventory:
-    """Return the inventory with the addresses that are proven, and where SSH goes now.
+def with_trusted_addresses(inventory: Inventory, known_hosts: Path) -> Inventory:
+    """Return the inventory with the addresses that are kept beside the pinned keys.
 
-    Never fails: a name without a usable address is the trouble of its node alone.
+    A name without one stays a name, which no other node lets in.
     """
-    if not inventory.proves_addresses:
+    if inventory.one_host:
         return inventory
-    last_proven = with_proven_addresses(inventory, proven)
-    present = _present(last_proven, machine)
-    hosts = dict(last_proven.links)
-    for name in last_proven.unproven & present.keys():
-        hosts[name] = present[name]
-    return addressed(inventory, hosts, last_proven.unproven, present)
-
-
-def with_proven_addresses(inventory: Inventory, proven: ProvenAddresses) -> Inventory:
-    """Return the inventory with the addresses that were proven last, as they are kept now."""
-    entries = proven.load()
-    pinned = proven.pinned()
+    trusted = TrustedAddresses(known_hosts)
+    entries = trusted.load()
+    pinned = trusted.pinned()
+    names = host_names(inventory)
     hosts = dict(inventory.links)
     unproven = set()
     for node in inventory.nodes:
-        if is_host_name(node.address):
+        if node.name in names:
             name, address = entries.get(node.name, ("", ""))
             is_known = name == node.address
             if is_known:
@@ -228,18 +222,21 @@ def with_proven_addresses(inventory: Inventory, proven: ProvenAddresses) -> Inve
     return addressed(inventory, hosts, unproven)
 
 
-def _present(inventory: Inventory, machine: Machine) -> dict[str, str]:
-    """Return what the names are now, without what can be no address of its node."""
-    names = {node.name: str(node.address) for node in inventory.nodes if is_host_name(node.address)}
-    hosts = dict(inventory.links)
+def resolved_names(inventory: Inventory, nodes: Container[str], machine: Machine) -> dict[str, str]:
+    """Return what the network says of the names of `nodes`.
+
+    What can be no address of its node is left out.
+    """
+    names = {node: name for node, name in host_names(inventory).items() if node in nodes}
     # An unknown name takes seconds.
     with ThreadPoolExecutor(max_workers=16) as pool:
         answers = dict(zip(names, pool.map(machine.resolve, names.values()), strict=True))
     usable = {node: host for node, host in answers.items() if host and _usable(inventory, host)}
+    hosts = {**inventory.links, **usable}
     return {
         node: host
         for node, host in usable.items()
-        if not any(host == other for name, other in (hosts | usable).items() if name != node)
+        if not any(host == other for name, other in hosts.items() if name != node)
     }
 
 
@@ -252,72 +249,49 @@ def _usable(inventory: Inventory, host: str) -> bool:
     return inventory.allow_public or not address.is_global
 
 
-def with_confirmed_addresses(
-    inventory: Inventory, addresses_by_node: Mapping[str, Collection[str]]
-) -> Inventory:
-    """Return the inventory after nodes have answered, with the addresses that each has.
-
-    An address that the node does not have is a relay's, or an old one. Pure.
-    """
-    hosts = dict(inventory.links)
-    unproven = set(inventory.unproven)
-    for node, of_node in addresses_by_node.items():
-        for host in (inventory.present.get(node), hosts.get(node)):
-            if host in of_node:
-                hosts[node] = str(host)
-                unproven.discard(node)
-                break
-        else:
-            unproven.add(node)
-    return addressed(inventory, hosts, unproven)
-
-
-def address_lines(
-    before: Inventory, after: Inventory, answered: Collection[str]
-) -> tuple[str, ...]:
+def address_lines(inventory: Inventory, lost: Container[str]) -> tuple[str, ...]:
     """Return the lines about names and about nodes that the others do not let in. Pure."""
     lines = []
-    names = {node.name: node.address for node in after.nodes if is_host_name(node.address)}
-    pairs = [
-        f"{name} {after.links[node]}" for node, name in names.items() if node in after.admitted
+    admitted = {
+        node: f"{name} {inventory.links[node]}"
+        for node, name in host_names(inventory).items()
+        if node in inventory.admitted
+    }
+    if admitted:
+        lines.append(f"names: {', '.join(admitted.values())}")
+    lines += [
+        f"{node}: looked for at {pair}: if it has another address now, `fab deploy trust` asks for"
+        " that"
+        for node, pair in admitted.items()
+        if node in lost
     ]
-    if pairs:
-        lines.append(f"names: {', '.join(pairs)}")
-    for node, name in names.items():
-        now = after.links[node]
-        was = before.links[node]
-        present = after.present.get(node)
-        if node in answered and node not in before.unproven and now != was:
-            lines.append(f"{node}: {name} is {now} now, it was {was}")
-        elif node in after.admitted and present not in (None, now):
-            lines.append(
-                f"{node}: {name} is said to be {present}, which its pinned key has not proven: the"
-                f" others keep {now}, which was proven last"
-            )
-    for node in (node.name for node in after.nodes if node.name in after.unproven):
-        lines.append(
-            f"{node}: the other nodes do not let it in: its pinned key has not answered at its"
-            " address yet; once it does, `fab deploy start` lets it in there"
-        )
+    lines += [
+        f"{node.name}: the other nodes do not let it in: its pinned key has not answered at its"
+        " address; `fab deploy trust` asks for both"
+        for node in inventory.nodes
+        if node.name in inventory.unproven
+    ]
     return tuple(lines)
 
 
 def as_overrides(inventory: Inventory) -> tuple[str, ...]:
-    """Return `KEY=VALUE` that put the addresses of this run in the place of names.
+    """Return `KEY=VALUE` that put the trusted addresses in the place of names.
 
     The node that runs a job asks the network for none; a node that is not proven leads nowhere.
     Raises ClusterError where that is the coordinator's.
     """
     overrides = []
+    names = host_names(inventory)
     for index, node in enumerate(inventory.nodes):
-        if is_host_name(node.address):
-            host = None
-            if node.name in inventory.admitted:
-                host = inventory.links[node.name]
-            if host is None and any(entry.role == "coordinator" for entry in node.roles):
-                raise ClusterError(
-                    f"{node.name}: the address of {node.address} was never proven: `fab deploy"
-                    " start` does that"
-                )
-            overrides.append(f"nodes.{node.name}.address={host or _NOWHERE + index}")
+        if node.name not in names:
+            continue
+        host: object = _NOWHERE + index
+        if node.name in inventory.admitted:
+            host = inventory.links[node.name]
+        elif any(entry.role == "coordinator" for entry in node.roles):
+            raise ClusterError(
+                f"{node.name}: the address of {node.address} was never proven: `fab deploy trust`"
+                " does that"
+            )
+        overrides.append(f"nodes.{node.name}.address={host}")
     return tuple(overrides)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from core.inventory import Inventory
     from core.inventory.fields import Section
-    from core.inventory.nodes import Node
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class SshAddress:
     connect_seconds: float
     usual_user: str = "pi"
     key_name: str | None = None
-    """The host name that the key is pinned for, where `host` is what that name is in this run."""
+    """The host name that the key is pinned for, where `host` is the trusted address of it."""
 
     @cached_property
     def route(self) -> Route:
@@ -115,7 +114,7 @@ def addresses(inventory: "Inventory") -> tuple[SshAddress, ...]:
     return tuple(
         SshAddress(
             name=node.name,
-            host=_host(inventory, node),
+            host=node.ssh.address or inventory.links[node.name],
             given_user=node.ssh.user or _explicit_value(ssh, "user"),
             given_port=node.ssh.port or _explicit_value(ssh, "port"),
             key=node.ssh.key or ssh.key,
@@ -125,11 +124,6 @@ def addresses(inventory: "Inventory") -> tuple[SshAddress, ...]:
         )
         for node in inventory.nodes
     )
-
-
-def _host(inventory: "Inventory", node: "Node") -> str:
-    present = inventory.present.get(node.name)
-    return node.ssh.address or present or inventory.links[node.name]
 
 
 def _explicit_value(section: "Section", key: str) -> Any:

@@ -193,12 +193,19 @@ def _reset_on(node: "Connector", inventory: "Inventory", with_data: bool) -> str
 def trust(flags: AnsweredFlags) -> None:
     """Show the fingerprints of the nodes' host keys and pin them. Asks first."""
     opened = open_cluster(flags).for_machines("trust")
+    from core.inventory import this_machine
+    from core.inventory.loading import addressed
+    from deploy.cluster.cluster import TrustedAddresses, host_names, resolved_names
     from deploy.cluster.login import PinnedKeys, Sighting, addresses
     from deploy.cluster.refusals import ask_for_key
 
+    inventory = opened.inventory
     pinned = PinnedKeys(opened.cluster.known_hosts)
-    names = select_nodes(opened.inventory, flags.limit)
-    address_of = {address.name: address for address in addresses(opened.inventory)}
+    names = select_nodes(inventory, flags.limit)
+    hosts = resolved_names(inventory, names, this_machine())
+    host_name_of = host_names(inventory)
+    there = addressed(inventory, {**inventory.links, **hosts}, ())
+    address_of = {address.name: address for address in addresses(there)}
     with opened.cluster.fleet() as fleet:
         jump = fleet.jump
         through = None
@@ -208,13 +215,30 @@ def trust(flags: AnsweredFlags) -> None:
 
         def sight(node: "Connector") -> Sighting:
             address = address_of[node.name]
+            if node.name in host_name_of.keys() - hosts.keys():
+                raise ClusterError(
+                    f"{node.name}: {host_name_of[node.name]} leads to no IPv4 address that this"
+                    " node alone can have: write its address into the inventory"
+                )
             return pinned.standing(address, ask_for_key(address, through))
 
         answers = fleet.each(sight, names)
     silent = [result for result in answers.values() if isinstance(result, ClusterError)]
     sightings = [result for result in answers.values() if isinstance(result, Sighting)]
     unasked = [address for name, address in address_of.items() if name not in names]
+    book = TrustedAddresses(opened.cluster.known_hosts)
+    before = book.load()
+    trusted = {
+        one.address.name: hosts[one.address.name] for one in sightings if one.address.name in hosts
+    }
+    for name, host in trusted.items():
+        was = before.get(name, ("", host))[1]
+        say(
+            f"{name}: {host_name_of[name]} is {host}"
+            + (f" now, it was {was}" if was != host else "")
+        )
     _pin(pinned, sightings, flags.yes, unasked)
+    book.keep(inventory, trusted)
     for error in silent:
         say(error, error=True)
     if silent:

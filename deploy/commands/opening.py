@@ -208,58 +208,33 @@ def is_named(flags: ClusterFlags) -> bool:
     return Path(DEFAULT).exists() and not is_example(Path(DEFAULT))
 
 
-class InventoryOpener:
-    """Loads the inventory of each task of one `fab` call, and refuses two different ones.
+def open_inventory(
+    flags: ClusterFlags, as_written: bool = False, alone: Path | None = None
+) -> "Inventory":
+    """Load the inventory of this call, and say it (on stderr for programs).
 
-    `fab deploy stop deploy start --inventory x` reads as one cluster and means two: flags belong to
-    the last task.
+    `alone` is the file of a job that needs no cluster and for which no inventory was named.
+
+    `as_written` holds no address against this machine: a cluster whose cable was pulled can be
+    stopped. Raises UsageError, also the inventory's own with all of its problems.
     """
+    # pydantic takes half a second on a Pi: not for `fab --list`
+    from core.inventory import load, located, this_machine
+    from deploy.cluster.cluster import known_hosts_of, with_trusted_addresses
 
-    def __init__(self) -> None:
-        self._used: Path | None = None
-
-    def open(
-        self, flags: ClusterFlags, as_written: bool = False, alone: Path | None = None
-    ) -> "Inventory":
-        """Load it, with the cluster's name and the file printed first (on stderr for programs).
-
-        `alone` is the file of a job that needs no cluster and for which no inventory was named.
-
-        `as_written` holds no address against this machine: a cluster whose cable was pulled can be
-        stopped. Raises UsageError, also the inventory's own with all of its problems.
-        """
-        # pydantic takes half a second on a Pi: not for `fab --list`
-        from core.inventory import load, located, this_machine
-        from deploy.cluster.cluster import ProvenAddresses, known_hosts_of, with_resolved_addresses
-
-        if alone:
-            file, origin = (alone, ALONE_ORIGIN)
-        else:
-            file, origin = choose(flags.inventory, os.environ, Path.cwd())
-        path = file.resolve()
-        if self._used not in (None, path):
-            raise UsageError(
-                f"this call began with {self._used} and names {path} now: give --inventory to every"
-                " task, or make two calls"
-            )
-        self._used = path
-        machine = replace(this_machine(), resolves_nodes=False)
-        inventory = load(file, flags.set_, check_interfaces=not as_written, machine=machine)
-        if as_written:
-            inventory = located(inventory, machine)
-        inventory = with_resolved_addresses(
-            inventory, ProvenAddresses(known_hosts_of(inventory)), machine
-        )
-        if alone:
-            why = origin
-        else:
-            why = f"from {origin}"
-        say(f"cluster {inventory.cluster}: {file} ({why})", error=flags.for_programs)
-        return inventory
-
-
-OPENER = InventoryOpener()
-"""One for the process: several tasks of one call must mean one inventory."""
+    if alone:
+        file = alone
+        why = ALONE_ORIGIN
+    else:
+        file, origin = choose(flags.inventory, os.environ, Path.cwd())
+        why = f"from {origin}"
+    machine = replace(this_machine(), resolves_nodes=False)
+    inventory = load(file, flags.set_, check_interfaces=not as_written, machine=machine)
+    if as_written:
+        inventory = located(inventory, machine)
+    inventory = with_trusted_addresses(inventory, known_hosts_of(inventory))
+    say(f"cluster {inventory.cluster}: {file} ({why})", error=flags.for_programs)
+    return inventory
 
 
 def open_cluster(
@@ -268,18 +243,13 @@ def open_cluster(
     loaded: "Inventory | None" = None,
     alone: Path | None = None,
 ) -> OpenCluster:
-    """The cluster of this call; see `InventoryOpener.open`. Raises UsageError.
+    """The cluster of this call; see `open_inventory`. Raises UsageError.
 
     `loaded` is the inventory with the overrides of the flags, where the caller has it.
     """
-    opened = loaded or OPENER.open(flags, as_written, alone)
+    opened = loaded or open_inventory(flags, as_written, alone)
     kinds = {"local": _this_machine, "ssh": _machines}
     return kinds[opened.connection](opened, flags.set_)
-
-
-def open_inventory(flags: ClusterFlags, as_written: bool = False) -> "Inventory":
-    """The inventory of this call alone; see `InventoryOpener.open`."""
-    return OPENER.open(flags, as_written)
 
 
 def _this_machine(inventory: "Inventory", overrides: Names) -> OpenCluster:

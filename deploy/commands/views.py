@@ -1,12 +1,9 @@
 """How the two kinds of clusters are shown: by role on this machine, by node on machines."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-
-from typing_extensions import override
 
 from core.ground.errors import ClusterError, ExitCode
 from core.logs import say, say_json
@@ -38,49 +35,14 @@ class Picture:
     renderables: "Callable[[int], list[RenderableType]]"
 
 
-class View(ABC):
-    """What a command shows of one kind of cluster."""
-
-    def __init__(self, cluster: ManagedCluster) -> None:
-        self._cluster = cluster
-        self._inventory = cluster.inventory
-
-    @abstractmethod
-    def progress(self, quiet: bool) -> AbstractContextManager[DeploymentDisplay]:
-        """The progress of a deployment, and then its warnings."""
-
-    @abstractmethod
-    def plan(self, planned: DeploymentPlan, with_jobs: bool | None, for_programs: bool) -> ExitCode:
-        """Show what a start would do; return the exit code of the command.
-
-        `with_jobs`: --jobs, --no-jobs or neither.
-        """
-
-    @abstractmethod
-    def result(self, result: Result, fleet: Fleet, idle_said: bool) -> None:
-        """Show how a deployment ended; `idle_said`: another line will say that nothing changed."""
-
-    @abstractmethod
-    def status(self, fleet: Fleet, names: Sequence[str], *, with_job: bool) -> Picture:
-        """The nodes as they are now, `with_job`: and how far the running job is."""
-
-    @abstractmethod
-    def stopped(self, stopped: Stopped) -> None:
-        """Show what a stop did."""
-
-    @abstractmethod
-    def restarted(self, tasks: "Sequence[Task]", now: ClusterStatus) -> None:
-        """Show which roles were restarted."""
-
-
-class ViewOfThisMachine(View):
-    """`View` of a cluster of processes: its roles."""
+class ViewOfThisMachine:
+    """What a command shows of a cluster of processes: its roles."""
 
     def __init__(self, cluster: ManagedCluster, jobs: JobServices) -> None:
-        super().__init__(cluster)
+        self._cluster = cluster
+        self._inventory = cluster.inventory
         self._jobs = jobs
 
-    @override
     def progress(self, quiet: bool) -> AbstractContextManager[DeploymentDisplay]:
         """Show the progress of a deployment, and then its warnings."""
         display_class: type[deployments.Progress] = deployments.ProgressOfRoles
@@ -88,9 +50,11 @@ class ViewOfThisMachine(View):
             display_class = deployments.Progress
         return deployments.progress(display_class, "starting the supervisor")
 
-    @override
     def plan(self, planned: DeploymentPlan, with_jobs: bool | None, for_programs: bool) -> ExitCode:
-        """Show what a start would do; return the exit code of the command."""
+        """Show what a start would do; return the exit code of the command.
+
+        `with_jobs`: --jobs, --no-jobs or neither.
+        """
         lost = list(planned.survey.lost.values())
         if lost:
             raise ClusterError(lost[0].last_lines[0])
@@ -105,17 +69,22 @@ class ViewOfThisMachine(View):
             due=planned.counts_as_start or self._jobs.pending.noted,
         )
         if for_programs:
-            local_plan = {"changes": changes_of(steps), "steps": list(map(asdict, steps))}
+            local_plan = {
+                "changes": changes_of(steps),
+                "steps": [
+                    {"kind": step.action, "subject": step.subject, "detail": step.detail}
+                    for step in steps
+                ],
+            }
             say_json({"cluster": self._inventory.cluster, **plans_json(planned), **local_plan})
         else:
-            deployments.show_plan(steps, self._inventory.path)
-        if any(step.kind == "refuse" for step in steps):
+            deployments.show_steps(steps, self._inventory.path)
+        if any(step.action == "refuse" for step in steps):
             return ExitCode.BAD_USAGE
         return ExitCode.DONE
 
-    @override
     def result(self, result: Result, fleet: Fleet, idle_said: bool) -> None:
-        """Show how a deployment ended.
+        """Show how a deployment ended; `idle_said`: another line will say that nothing changed.
 
         Failures go to stderr: the roles have said before why they do not start.
         """
@@ -133,7 +102,6 @@ class ViewOfThisMachine(View):
         else:
             say(f"already running: {counts}")
 
-    @override
     def status(self, fleet: Fleet, names: Sequence[str], *, with_job: bool) -> Picture:
         """Return the picture of the nodes as they are now."""
         now = self._cluster.services.state(fleet)
@@ -148,7 +116,6 @@ class ViewOfThisMachine(View):
             lambda columns: console.status_parts(now, job_pid, progress, columns),
         )
 
-    @override
     def stopped(self, stopped: Stopped) -> None:
         """Show what a stop did."""
         line = f"nothing was running (looked in {self._cluster.folder.path})"
@@ -158,7 +125,6 @@ class ViewOfThisMachine(View):
             line += f"; had to be killed: {', '.join(stopped.killed)}"
         say(line)
 
-    @override
     def restarted(self, tasks: "Sequence[Task]", now: ClusterStatus) -> None:
         """Show which roles were restarted."""
         if len(tasks) == len(now.roles):
@@ -167,14 +133,14 @@ class ViewOfThisMachine(View):
             say(f"restarted {', '.join(task.name for task in tasks)}")
 
 
-class ViewOfMachines(View):
-    """`View` of a cluster of machines: its nodes."""
+class ViewOfMachines:
+    """What a command shows of a cluster of machines: its nodes."""
 
     def __init__(self, cluster: ManagedCluster, machines: "Callable[[], Machines]") -> None:
-        super().__init__(cluster)
+        self._cluster = cluster
+        self._inventory = cluster.inventory
         self._machines = machines
 
-    @override
     def progress(self, quiet: bool) -> AbstractContextManager[DeploymentDisplay]:
         """Show the progress of a deployment, and then its warnings.
 
@@ -182,7 +148,6 @@ class ViewOfMachines(View):
         """
         return deployments.progress(deployments.ProgressOfNodes, "connecting")
 
-    @override
     def plan(self, planned: DeploymentPlan, with_jobs: bool | None, for_programs: bool) -> ExitCode:
         """Show what a start would do; return the exit code of the command."""
         if for_programs:
@@ -198,12 +163,10 @@ class ViewOfMachines(View):
             return ExitCode.DEGRADED
         return ExitCode.DONE
 
-    @override
     def result(self, result: Result, fleet: Fleet, idle_said: bool) -> None:
         """Show how a deployment ended."""
         deployments.show_recap(result.recap, result.path)
 
-    @override
     def status(self, fleet: Fleet, names: Sequence[str], *, with_job: bool) -> Picture:
         """Return the picture of the nodes as they are now."""
         from deploy.converge.reachability import found_unreached
@@ -233,7 +196,6 @@ class ViewOfMachines(View):
             lambda columns: [*console.node_parts(rows, columns), *job],
         )
 
-    @override
     def stopped(self, stopped: Stopped) -> None:
         """Show what a stop did."""
         if stopped.roles:
@@ -244,10 +206,13 @@ class ViewOfMachines(View):
         if stopped.count and self._inventory.monitor_node is not None:
             say(f"the monitor on {self._inventory.monitor_node} stays, and reports them as down")
 
-    @override
     def restarted(self, tasks: "Sequence[Task]", now: ClusterStatus) -> None:
         """Show which roles were restarted."""
         say(f"restarted on {', '.join(dict.fromkeys(task.node for task in tasks))}")
+
+
+View = ViewOfThisMachine | ViewOfMachines
+"""How one kind of cluster is shown."""
 
 
 def plans_json(planned: DeploymentPlan) -> dict[str, object]:

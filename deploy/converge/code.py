@@ -19,8 +19,8 @@ from deploy.common.interrupts import waiting_for
 from deploy.converge.apply import apply
 from deploy.converge.hardware import has_gpu
 from deploy.converge.machine_facts import MEGABYTE, MachineFacts
-from deploy.converge.publication import Published, of_wheelhouse
-from deploy.converge.subject import Change, DeploymentSpec, Resource, Shell, Subject
+from deploy.converge.publication import of_wheelhouse, publish
+from deploy.converge.subject import Change, Changes, DeploymentSpec, Shell, Subject
 from deploy.release.code_wheel import CodeWheel, build_code_wheel
 from deploy.release.extras import KEPT, Base, Lock, lock_packages, package_lines
 from deploy.release.requirements import MACHINES, PYTHONS, Target, committed, environment_key
@@ -54,71 +54,51 @@ IMPORTED = (
 """The modules that roles and jobs import, also through a package; without them a job would end."""
 
 
-@dataclass(frozen=True)
-class Environment:
-    """An environment on the node's own disk. `wheelhouse` may be None where every node has it."""
+def _keep_environment(
+    facts: MachineFacts, key: str, wheelhouse: Wheelhouse | None, wheels: str
+) -> Changes:
+    """Install an environment on the node's own disk.
 
-    key: str
-    wheelhouse: Wheelhouse | None
-    wheels: str
-    """The published wheelhouse as the node sees it."""
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Install it."""
-        if self.key in facts.environments or self.wheelhouse is None:
-            return ()
-        # The automount is there, the mount may not be: looking mounts it, and says why it cannot
-        # be.
-        see = Shell(
-            "look into the shared folder",
-            f"ls {quoted(f'{self.wheels}/SHA256SUMS')} >/dev/null",
-            60.0,
-            "is the storage server up, and does it export to this node's address?",
-        )
-        install = Shell(
-            "install the environment",
-            install_environment(self.wheelhouse, self.wheels, imports=IMPORTED),
-            INSTALL_SECONDS,
-        )
-        detail = f"{self.wheelhouse.installed_bytes / MEGABYTE:,.0f} MB from {self.wheels}"
-        return (Change("environment", self.key, "install", detail, (see, install)),)
+    `wheelhouse` may be None where every node has it; `wheels` is the published one as the node sees
+    it.
+    """
+    if key in facts.environments or wheelhouse is None:
+        return
+    # The automount is there, the mount may not be: looking mounts it, and says why it cannot be.
+    see = Shell(
+        "look into the shared folder",
+        f"ls {quoted(f'{wheels}/SHA256SUMS')} >/dev/null",
+        60.0,
+        "is the storage server up, and does it export to this node's address?",
+    )
+    script = install_environment(wheelhouse, wheels, imports=IMPORTED)
+    install = Shell("install the environment", script, INSTALL_SECONDS)
+    detail = f"{wheelhouse.installed_bytes / MEGABYTE:,.0f} MB from {wheels}"
+    yield Change("environment", key, "install", detail, (see, install))
 
 
-@dataclass(frozen=True)
-class UnpackedRelease:
-    """The code, unpacked beside other releases."""
-
-    wheel: CodeWheel
-    environment: str
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Send and unpack it, or give it another environment."""
-        if facts.release_environments.get(self.wheel.key) == self.environment:
-            return ()
-        script = unpack_release(self.wheel, self.environment)
-        steps = (Shell("send and unpack the code", script, 120.0, stdin=self.wheel.path),)
-        detail = f"version {self.wheel.version}, environment {self.environment}"
-        return (Change("release", self.wheel.key, "create", detail, steps),)
+def keep_release(facts: MachineFacts, wheel: CodeWheel, environment: str) -> Changes:
+    """Send the code and unpack it beside other releases, or give it another environment."""
+    if facts.release_environments.get(wheel.key) != environment:
+        script = unpack_release(wheel, environment)
+        steps = (Shell("send and unpack the code", script, 120.0, stdin=wheel.path),)
+        detail = f"version {wheel.version}, environment {environment}"
+        yield Change("release", wheel.key, "create", detail, steps)
 
 
-@dataclass(frozen=True)
-class Current:
-    """The release that processes are started from."""
-
-    wheel: CodeWheel
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Flip the link, in one step."""
-        key = self.wheel.key
-        if facts.current == key:
-            return ()
+def _plan(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+    environment = spec.environment(node, facts)
+    if environment is None:
+        return
+    wheels = spec.folders.seen("wheels", environment)
+    yield from _keep_environment(facts, environment, spec.wheelhouses.get(environment), wheels)
+    yield from keep_release(facts, spec.release.code, environment)
+    key = spec.release.code.key
+    if facts.current != key:  # flip the link, in one step
         detail = f"release {key}" + (f", was {facts.current}" if facts.current else "")
-        if facts.current is None:
-            action = "create"
-        else:
-            action = "change"
+        action = "create" if facts.current is None else "change"
         steps = (Shell("make the release current", make_current(key)),)
-        return (Change("link", CURRENT, action, detail, steps, runs_jobs=True),)
+        yield Change("link", CURRENT, action, detail, steps, runs_jobs=True)
 
 
 @dataclass(frozen=True)
@@ -161,19 +141,7 @@ class ReleaseChoice:
         )
 
 
-def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
-    environment = spec.environment(node, facts)
-    if environment is None:
-        return ()
-    wheels = spec.folders.seen("wheels", environment)
-    return (
-        Environment(environment, spec.wheelhouses.get(environment), wheels),
-        UnpackedRelease(spec.release.code, environment),
-        Current(spec.release.code),
-    )
-
-
-CODE = Subject("code", "code", resources=_resources)
+CODE = Subject("code", "code", plan=_plan)
 
 _LIST_SECONDS = 60.0
 _REMOVE_SECONDS = 600.0
@@ -324,7 +292,7 @@ class NodeExtras:
             apply(
                 fleet.nodes[publisher(self.inventory)],
                 "publish",
-                [Published(publication, folders).change()],
+                [publish(publication, folders)],
                 lambda change, seconds: None,
             )
             update(f"installing them on {_named(nodes)}")

@@ -5,20 +5,18 @@ shared folders are lines of fstab, which systemd mounts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
 
 from deploy.cluster import places
 from deploy.cluster.places import ACCOUNTS, DEPLOY_STATE, STATE, account_numbers
 from deploy.common.command_line import Inline, filled, quoted
-from deploy.converge.machine_facts import MachineFacts, MountFact, Questions
+from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.subject import (
     Change,
+    Changes,
     DeploymentSpec,
     Found,
     NodeAnswer,
     NodeSpec,
-    Resource,
     Shell,
     Subject,
     text_diff,
@@ -106,36 +104,31 @@ def _account_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
                 )
 
 
-@dataclass(frozen=True)
-class NodeAccount:
-    """The account of one kind of process, with the same uid and gid everywhere; without a login."""
+def keep_account(facts: MachineFacts, name: str, uid: int) -> Changes:
+    """Create the account of one kind of process, or take its powers; it has no login.
 
-    name: str
-    uid: int
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Create it, or take its powers. The check has seen that the uid is free."""
-        if facts.users.get(self.name) == (self.uid, self.uid):
-            if self.name not in facts.powers:
-                return ()
-            script = KEEP_COPIES + quoted(
-                *("usermod", "--shell", "/usr/sbin/nologin", "--groups", "", self.name)
-            )
-            steps = (Shell(f"take the powers of the account {self.name}", script),)
-            detail = f"it has {facts.powers[self.name]}"
-            return (Change("user", self.name, "change", detail, steps),)
-        script = (
-            KEEP_COPIES + f"getent group {quoted(self.name)} >/dev/null || groupadd --system"
-            f" --gid {self.uid:d} {quoted(self.name)}; useradd --system --uid {self.uid:d}"
-            f" --gid {self.uid:d} --no-create-home --home-dir {STATE} --shell /usr/sbin/nologin"
-            f" {quoted(self.name)}"
-        )
-        steps = (Shell(f"add the account {self.name}", script),)
-        return (Change("user", self.name, "create", f"uid and gid {self.uid}", steps),)
+    It has the same uid and gid everywhere. The check has seen that the uid is free.
+    """
+    if facts.users.get(name) == (uid, uid):
+        if name in facts.powers:
+            login = ("usermod", "--shell", "/usr/sbin/nologin", "--groups", "", name)
+            script = KEEP_COPIES + quoted(*login)
+            steps = (Shell(f"take the powers of the account {name}", script),)
+            yield Change("user", name, "change", f"it has {facts.powers[name]}", steps)
+        return
+    script = (
+        KEEP_COPIES + f"getent group {quoted(name)} >/dev/null || groupadd --system"
+        f" --gid {uid:d} {quoted(name)}; useradd --system --uid {uid:d}"
+        f" --gid {uid:d} --no-create-home --home-dir {STATE} --shell /usr/sbin/nologin"
+        f" {quoted(name)}"
+    )
+    steps = (Shell(f"add the account {name}", script),)
+    yield Change("user", name, "create", f"uid and gid {uid}", steps)
 
 
-def _account_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
-    return [NodeAccount(name, uid) for name, uid in account_numbers(spec.inventory).items()]
+def _plan_accounts(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+    for name, uid in account_numbers(spec.inventory).items():
+        yield from keep_account(facts, name, uid)
 
 
 def _account_questions(spec: DeploymentSpec, node: str) -> Questions:
@@ -148,7 +141,7 @@ NODE_ACCOUNTS = Subject(
     _account_script,
     _account_facts,
     _account_findings,
-    _account_resources,
+    _plan_accounts,
     _undo_accounts,
     _account_questions,
 )
@@ -203,19 +196,10 @@ def _package_facts(answer: NodeAnswer) -> Mapping[str, object]:
     }
 
 
-@dataclass(frozen=True)
-class Packages:
-    """Debian packages that have to be there; `reset` knows what their installation adds."""
-
-    names: tuple[str, ...]
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Install what is missing, in one go."""
-        missing = [name for name in self.names if name not in facts.packages]
-        if not missing:
-            if PLANNED in facts.files:
-                return _note()
-            return ()
+def keep_packages(facts: MachineFacts, names: Sequence[str]) -> Changes:
+    """Install the Debian packages that are missing, in one go; `reset` knows what that adds."""
+    missing = [name for name in names if name not in facts.packages]
+    if missing:
         script = _apt_script(
             "packages_install.sh",
             keep_copies=Inline(KEEP_COPIES),
@@ -224,19 +208,17 @@ class Packages:
             busy=_APT_BUSY,
             sources=_APT_SOURCES,
         )
-        steps = (Shell(f"install {', '.join(missing)}", script, PACKAGE_SECONDS),)
-        return (Change("package", ", ".join(missing), "install", "and what it depends on", steps),)
+        listing = ", ".join(missing)
+        steps = (Shell(f"install {listing}", script, PACKAGE_SECONDS),)
+        yield Change("package", listing, "install", "and what it depends on", steps)
+    elif PLANNED in facts.files:  # an installation was cut off, and everything is there by now
+        remember = _apt_script("packages_remember.sh")
+        steps = (Shell("note which packages were added", f"set -e; {remember}"),)
+        detail = "what an installation added that was cut off"
+        yield Change("file", f"{DEPLOY_STATE}/packages", "change", detail, steps)
 
 
-def _note() -> tuple[Change, ...]:
-    """Note what an installation that was cut off has added; everything is there by now."""
-    remember = _apt_script("packages_remember.sh")
-    steps = (Shell("note which packages were added", f"set -e; {remember}"),)
-    detail = "what an installation added that was cut off"
-    return (Change("file", f"{DEPLOY_STATE}/packages", "change", detail, steps),)
-
-
-def _package_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+def _plan_packages(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
     deployment = spec.inventory.deployment
     if spec.stores(node):
         names = ["nfs-kernel-server"]
@@ -252,7 +234,7 @@ def _package_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> 
         names.append(IN_THE_KERNEL)
         if not facts.more.get(TUNNEL_MODULE):
             names.append(IN_USER_SPACE)
-    return (Packages(tuple(names)),)
+    return keep_packages(facts, names)
 
 
 def _package_questions(spec: DeploymentSpec, node: str) -> Questions:
@@ -264,7 +246,7 @@ PACKAGES = Subject(
     "prepare",
     _package_script,
     _package_facts,
-    resources=_package_resources,
+    plan=_plan_packages,
     undo=_undo_packages,
     questions=_package_questions,
 )
@@ -294,78 +276,56 @@ def own_fstab_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
     return lines[begin : end + 1]
 
 
-@dataclass(frozen=True)
-class FstabLines:
-    """Our lines of /etc/fstab, between two marks; the others stay as they are.
+def keep_fstab(facts: MachineFacts, lines: Sequence[str]) -> Changes:
+    """Replace our lines of /etc/fstab, between two marks; the others stay as they are.
 
-    The mounts themselves are `Mounted`.
+    The mounts themselves are those of `keep_mounted`.
     """
-
-    lines: tuple[str, ...]
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Replace our part."""
-        marked_lines = (*([FSTAB_BEGIN, *self.lines, FSTAB_END] if self.lines else []),)
-        if own_fstab_lines(facts.fstab) == marked_lines:
-            return ()
-        text = "".join(f"{line}\n" for line in marked_lines)
-        script = (
-            f"awk {quoted(WITHOUT_OURS)} /etc/fstab >/etc/fstab.pscluster 2>/dev/null; "
-            f"printf %s {quoted(text)} >>/etc/fstab.pscluster && chmod 644 /etc/fstab.pscluster && "
-            "mv -f /etc/fstab.pscluster /etc/fstab && systemctl daemon-reload"
-        )
-        diff = text_diff(
-            "/etc/fstab", "\n".join(own_fstab_lines(facts.fstab)).encode(), text.encode()
-        )
-        detail = f"{len(self.lines)} lines"
-        return (
-            Change(
-                "mount", "/etc/fstab", "change", detail, (Shell("write /etc/fstab", script),), diff
-            ),
-        )
+    marked_lines = (FSTAB_BEGIN, *lines, FSTAB_END) if lines else ()
+    own_lines = own_fstab_lines(facts.fstab)
+    if own_lines == marked_lines:
+        return
+    text = "".join(f"{line}\n" for line in marked_lines)
+    script = (
+        f"awk {quoted(WITHOUT_OURS)} /etc/fstab >/etc/fstab.pscluster 2>/dev/null; "
+        f"printf %s {quoted(text)} >>/etc/fstab.pscluster && chmod 644 /etc/fstab.pscluster && "
+        "mv -f /etc/fstab.pscluster /etc/fstab && systemctl daemon-reload"
+    )
+    diff = text_diff("/etc/fstab", "\n".join(own_lines).encode(), text.encode())
+    steps = (Shell("write /etc/fstab", script),)
+    yield Change("mount", "/etc/fstab", "change", f"{len(lines)} lines", steps, diff)
 
 
-@dataclass(frozen=True)
-class Mounted:
-    """A mount point of our lines of fstab: an automount, or a bind mount on the server."""
+def keep_mounted(facts: MachineFacts, path: str, source: str, options: Sequence[str]) -> Changes:
+    """Start a mount of our lines of fstab: an automount, or a bind mount on the server.
 
-    path: str
-    source: str
-    automount: bool
-    read_only: bool = False
-
-    @classmethod
-    def of(cls, line: str) -> Self:
-        """Return the mount of a line of fstab."""
-        source, path, _, options, *_ = line.split()
-        mount_options = options.split(",")
-        return cls(path, source, "x-systemd.automount" in mount_options, "ro" in mount_options)
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Start it; one that shows something else, or with other access, is taken down first."""
-        now = facts.mounts.get(self.path)
-        if now is not None and self._is_wanted(now, facts):
-            return ()
-        point = quoted(self.path)
-        if self.automount:
-            kind = "automount"
+    One that shows something else, or with other access, is taken down first.
+    """
+    now = facts.mounts.get(path)
+    automount = "x-systemd.automount" in options
+    read_only = "ro" in options
+    if now is not None:
+        if not automount:
+            wanted = (now.device, now.root) == facts.place(source)
         else:
-            kind = "mount"
-        script = (
-            f"{quoted(*make_point(self.path))} || exit 1; "
-            f'systemctl reset-failed "$(systemd-escape -p --suffix={kind} {point})" 2>/dev/null; '
-            f'systemctl start "$(systemd-escape -p --suffix={kind} {point})"'
-        )
-        if now is not None:
-            script = _unmount_script(self.path) + script
-        steps = (Shell(f"mount {self.path}", script, 60.0),)
-        detail = f"from {self.source}" + (", read-only" if self.read_only else "")
-        return (Change("mount", self.path, "create" if now is None else "change", detail, steps),)
-
-    def _is_wanted(self, now: MountFact, facts: MachineFacts) -> bool:
-        if self.automount:
-            return now.waiting or (now.source, now.read_only) == (self.source, self.read_only)
-        return (now.device, now.root) == facts.place(self.source)
+            wanted = now.waiting or (now.source, now.read_only) == (source, read_only)
+        if wanted:
+            return
+    point = quoted(path)
+    if automount:
+        kind = "automount"
+    else:
+        kind = "mount"
+    script = (
+        f"{quoted(*make_point(path))} || exit 1; "
+        f'systemctl reset-failed "$(systemd-escape -p --suffix={kind} {point})" 2>/dev/null; '
+        f'systemctl start "$(systemd-escape -p --suffix={kind} {point})"'
+    )
+    if now is not None:
+        script = _unmount_script(path) + script
+    steps = (Shell(f"mount {path}", script, 60.0),)
+    detail = f"from {source}" + (", read-only" if read_only else "")
+    yield Change("mount", path, "create" if now is None else "change", detail, steps)
 
 
 def _unmount_script(path: str) -> str:
@@ -385,9 +345,12 @@ def _unmount_script(path: str) -> str:
     )
 
 
-def _mount_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+def _plan_mounts(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
     lines = storage.fstab_lines(spec.inventory, node, spec.folders)
-    return (FstabLines(lines), *(Mounted.of(line) for line in lines))
+    yield from keep_fstab(facts, lines)
+    for line in lines:
+        source, path, _, options, *_ = line.split()
+        yield from keep_mounted(facts, path, source, options.split(","))
 
 
-MOUNTS = Subject("mounts", "mounts", resources=_mount_resources)
+MOUNTS = Subject("mounts", "mounts", plan=_plan_mounts)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.ground.errors import ClusterError
-from deploy.cluster.cluster import ManagedCluster, ProvenAddresses
+from deploy.cluster.cluster import ManagedCluster, TrustedAddresses
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.converge.apply import StepFailedError, StepFailure, apply
@@ -20,7 +20,7 @@ from deploy.converge.check import Finding
 from deploy.converge.publication import Publication
 from deploy.converge.reachability import unreachable
 from deploy.converge.recap import Recap, UnfinishedRollback
-from deploy.converge.subject import Change, DeploymentDisplay, Resource
+from deploy.converge.subject import Change, Changes, DeploymentDisplay
 from deploy.converge.survey import Survey, failure_of, survey
 
 if TYPE_CHECKING:
@@ -89,11 +89,11 @@ class Desired(ABC):
         return ()
 
     def confirmed(self, answers: Survey[Any]) -> "Desired":
-        """Return this with the addresses that the nodes have proven in this run."""
+        """Return this without the addresses that nodes say they do not have."""
         return self
 
-    def address_lines(self, before: "Desired", answers: Survey[Any]) -> tuple[str, ...]:
-        """Return the lines about addresses, which were `before` the nodes answered."""
+    def address_lines(self, answers: Survey[Any]) -> tuple[str, ...]:
+        """Return the lines about addresses."""
         return ()
 
     def refuse(self, answers: Survey[Any]) -> None:  # noqa: B027  most refuse nothing
@@ -109,8 +109,11 @@ class Desired(ABC):
         return self
 
     @abstractmethod
-    def phase(self, phase: str, node: str, facts: Any) -> Sequence[Resource]:
-        """Return the resources of one phase on one node, in order; there may be none."""
+    def plan(self, phase: str, node: str, facts: Any) -> Changes:
+        """Yield what to change in one phase on one node, in order.
+
+        `facts` are those of the cluster's kind (`ask`).
+        """
 
     def tidy(self, fleet: Fleet, answers: Survey[Any], names: Sequence[str]) -> list[str]:
         """Remove what no node needs any more after a deployment that worked.
@@ -163,9 +166,8 @@ def survey_and_plan(
 ) -> DeploymentPlan:
     """Survey and plan. `update` gets what takes time."""
     answers = survey(fleet, desired.ask, desired.nodes_to_ask(request.names, request.phases))
-    opened = desired
-    desired = opened.confirmed(answers)
-    addresses = desired.address_lines(opened, answers)
+    desired = desired.confirmed(answers)
+    addresses = desired.address_lines(answers)
     unfit = dict(answers.lost)
     for finding in desired.findings(answers):
         if finding.level == "problem" and finding.node not in unfit:
@@ -185,12 +187,7 @@ def plan(desired: Desired, facts: Mapping[str, Any]) -> dict[str, dict[str, tupl
     """The changes by phase and node; pure."""
     return {
         phase: {
-            name: tuple(
-                change
-                for resource in desired.phase(phase, name, node_facts)
-                for change in resource.changes(node_facts)
-            )
-            for name, node_facts in facts.items()
+            name: tuple(desired.plan(phase, name, node_facts)) for name, node_facts in facts.items()
         }
         for phase in PHASES
     }
@@ -222,7 +219,8 @@ def converge(
     desired.refuse(planned.survey)
     recap.addresses = (*planned.addresses, *cluster.lines_of_nodes_gone)
     inventory = planned.desired.inventory
-    ProvenAddresses(cluster.known_hosts).keep(inventory, planned.survey.facts)
+    relayed = inventory.unproven & planned.survey.facts.keys()
+    TrustedAddresses(cluster.known_hosts).keep(inventory, dict.fromkeys(relayed))
     deployment = PlanRunner(fleet, planned.desired, recap, progress, begun)
     for failure in planned.unfit.values():
         deployment.lose(failure)

@@ -1,4 +1,4 @@
-"""What the machines of a cluster have to be: the inventory as the resources of all subjects.
+"""What the machines of a cluster have to be: the plans of all subjects.
 
 `examine` has everything about one node that would make a `start` fail there, with what to do about
 it. The decisions are pure.
@@ -10,7 +10,7 @@ from typing import Self
 
 from core.ground.errors import ClusterError
 from core.logs import say
-from deploy.cluster.cluster import address_lines, with_confirmed_addresses
+from deploy.cluster.cluster import address_lines
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet, Local
 from deploy.cluster.places import ENVIRONMENTS, publisher, shared_folders
@@ -27,7 +27,7 @@ from deploy.converge.machine_facts import (
 from deploy.converge.monitor import token_of
 from deploy.converge.publication import Publication, of_wheelhouse, room_needed
 from deploy.converge.reachability import found_unreached
-from deploy.converge.subject import DRIFT, DeploymentSpec, Found, NodeSpec, Resource
+from deploy.converge.subject import DRIFT, Changes, DeploymentSpec, Found, NodeSpec
 from deploy.converge.subjects import SUBJECTS
 from deploy.converge.survey import PUBLISHED_SECONDS, Survey, machine_facts, survey
 from deploy.release.requirements import PYTHONS
@@ -169,11 +169,7 @@ def _shared(spec: NodeSpec, facts: MachineFacts) -> Found:
 def _network(spec: NodeSpec, facts: MachineFacts) -> Found:
     address = spec.inventory.links[spec.name]
     interface = spec.inventory.node(spec.name).interface or spec.inventory.interface
-    node_addresses = {
-        address
-        for interface_addresses in facts.addresses.values()
-        for address in interface_addresses
-    }
+    node_addresses = facts.own_addresses
     if interface is not None and address not in facts.addresses.get(interface, ()):
         has = ", ".join(facts.addresses.get(interface, ())) or "no IPv4 address"
         line = f"{interface} has {has}, and the inventory says {address}"
@@ -206,20 +202,21 @@ class Machines(DeploymentSpec, Desired):
         return tuple(names)
 
     def confirmed(self, answers: Survey[MachineFacts]) -> Self:
-        """Return this with the addresses that the nodes say they have, each with its own key."""
-        addresses = {
-            name: [
-                address
-                for interface_addresses in facts.addresses.values()
-                for address in interface_addresses
-            ]
-            for name, facts in answers.facts.items()
-        }
-        return replace(self, inventory=with_confirmed_addresses(self.inventory, addresses))
+        """Return this without the addresses that nodes say they do not have.
 
-    def address_lines(self, before: Desired, answers: Survey[MachineFacts]) -> tuple[str, ...]:
+        Such an address is a relay's, or an old one.
+        """
+        absent = {
+            name
+            for name, facts in answers.facts.items()
+            if self.inventory.links[name] not in facts.own_addresses
+        }
+        unproven = self.inventory.unproven | absent
+        return replace(self, inventory=self.inventory.model_copy(update={"unproven": unproven}))
+
+    def address_lines(self, answers: Survey[MachineFacts]) -> tuple[str, ...]:
         """Return the lines about names, and about nodes that the others do not let in."""
-        return address_lines(before.inventory, self.inventory, answers.facts)
+        return address_lines(self.inventory, answers.lost)
 
     def findings(self, answers: Survey[MachineFacts]) -> tuple[Finding, ...]:
         """Examine every node that answered; one that is lost is a finding."""
@@ -293,8 +290,7 @@ class Machines(DeploymentSpec, Desired):
             f"{change.action} {change.kind} {change.subject} ({change.detail})"
             for phase in PHASES
             if phase != "code" or facts.current == code.key
-            for resource in replace(self, release=release).phase(phase, node, facts)
-            for change in resource.changes(facts)
+            for change in replace(self, release=release).plan(phase, node, facts)
             if change.action != "start" or change.subject not in roles
         ]
 
@@ -305,7 +301,7 @@ class Machines(DeploymentSpec, Desired):
         findings = (
             *now.findings(answers),
             *now.drifts(answers),
-            *(Finding("warning", "addresses", line) for line in now.address_lines(self, answers)),
+            *(Finding("warning", "addresses", line) for line in now.address_lines(answers)),
             *found_unreached(now.inventory, fleet, answers.facts, answers.lost),
         )
         if not any(job in ("train", "cv", "evaluate") for job in self.inventory.jobs.order):
@@ -381,10 +377,8 @@ class Machines(DeploymentSpec, Desired):
             node_questions = node_questions.and_those(subject.questions(self, node))
         return node_questions
 
-    def phase(self, phase: str, node: str, facts: MachineFacts) -> Sequence[Resource]:
-        """The resources of one phase on one node, in order."""
-        resources: list[Resource] = []
+    def plan(self, phase: str, node: str, facts: MachineFacts) -> Changes:
+        """Yield what to change in one phase on one node, in order."""
         for subject in SUBJECTS:
             if subject.phase == phase:
-                resources += subject.resources(self, node, facts)
-        return resources
+                yield from subject.plan(self, node, facts)

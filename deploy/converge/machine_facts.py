@@ -201,6 +201,11 @@ class MachineFacts:
             return None
         return ".".join(self.python.split(".")[:2])
 
+    @property
+    def own_addresses(self) -> frozenset[str]:
+        """The IPv4 addresses of all interfaces."""
+        return frozenset(address for some in self.addresses.values() for address in some)
+
     def place(self, path: str) -> tuple[str, str]:
         """The file system that a path is on, and where in it: a bind mount of it shows the same."""
         path = self.real_paths.get(path, path)

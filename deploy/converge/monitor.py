@@ -7,7 +7,7 @@ docs/control.md says what they open. systemd hands them to the units, so that no
 import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from core.control.client import key_of
@@ -16,20 +16,21 @@ from deploy.cluster.places import CONTROL_KEYS, CONTROL_TOKEN, MONITOR_ACCOUNT, 
 from deploy.common.command_line import quoted
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.resources import (
-    Absent,
-    Folder,
-    Masked,
     RunningUnit,
-    UnitFiles,
     all_written,
+    keep_absent,
+    keep_folder,
+    keep_masked,
+    keep_secret,
+    keep_unit_files,
     until_it_listens,
 )
 from deploy.converge.subject import (
     Change,
+    Changes,
     DeploymentSpec,
     Found,
     NodeSpec,
-    Resource,
     Shell,
     Subject,
     Upload,
@@ -45,7 +46,6 @@ from deploy.monitor.files import (
 from deploy.render import units
 from deploy.render.network import NODE_EXPORTER_PORT
 from deploy.render.units import NODE_EXPORTER as PACKAGE
-from deploy.rooted.commands import make_folder
 
 if TYPE_CHECKING:
     from core.inventory import Inventory, Task
@@ -64,10 +64,10 @@ def _exporter_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
         yield "problem", "port", f"{line}: stop it, or set `deployment.node_exporter: false`"
 
 
-def _exporter_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
-    if not spec.inventory.deployment.node_exporter:
-        return ()
-    return (RunningUnit(UNIT, until=until_it_listens(UNIT, NODE_EXPORTER_PORT)),)
+def _plan_exporter(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+    if spec.inventory.deployment.node_exporter:
+        until = until_it_listens(UNIT, NODE_EXPORTER_PORT)
+        yield from RunningUnit(UNIT, until=until).changes(facts)
 
 
 def _exporter_questions(spec: DeploymentSpec, node: str) -> Questions:
@@ -78,38 +78,9 @@ NODE_EXPORTER = Subject(
     "node exporter",
     "services",
     check=_exporter_findings,
-    resources=_exporter_resources,
+    plan=_plan_exporter,
     questions=_exporter_questions,
 )
-
-
-MODE = 0o600
-
-
-@dataclass(frozen=True)
-class SecretFile:
-    """A file that its owner alone reads, and that no plan shows."""
-
-    path: str
-    content: str
-    owner: str = "root"
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Write it unless content, owner and mode are as wanted."""
-        text = f"{self.content}\n".encode()
-        now = facts.files.get(self.path)
-        if now is not None and (now.content, now.mode, now.owner) == (text, MODE, self.owner):
-            return ()
-        if now is None:
-            action = "create"
-        else:
-            action = "change"
-        folder = self.path.rpartition("/")[0]
-        steps = (
-            Shell(f"make {folder}", quoted(*make_folder(folder))),
-            Upload(f"write {self.path}", text, self.path, MODE, self.owner),
-        )
-        return (Change("file", self.path, action, f"a secret, for {self.owner} alone", steps),)
 
 
 def key_path(task: "Task") -> str:
@@ -158,50 +129,37 @@ MONITOR_PASSWORD = f"{units.MONITOR_FOLDER}/{PASSWORD}"
 MONITOR_HINT = f"`journalctl -u {units.MONITOR_UNIT}` there says more"
 
 
-@dataclass(frozen=True)
-class MonitorFiles:
-    """The folder that Prometheus reads, and that a running one has read it."""
+def _keep_files(facts: MachineFacts, texts: Sequence[tuple[str, str]]) -> Changes:
+    """Write what Prometheus reads and differs, and have it read all of it again.
 
-    texts: tuple[tuple[str, str], ...]
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Write what differs, and have Prometheus read all of it again.
-
-        The last command removes the file lists of other clusters. A mark, written last, records
-        that Prometheus has read these texts: a deployment may have been cut off before.
-        """
-        file_changes = all_written("file", self.texts, facts, "read by Prometheus")
-        mark = facts.files.get(MONITOR_READ_MARK)
-        content = "\0".join(word for pair in self.texts for word in pair)
-        digest = hashlib.sha256(content.encode()).hexdigest().encode()
-        if not file_changes and mark is not None and mark.content == digest:
-            return ()
-        reread = (
-            Shell("have Prometheus read it", self._reread(), 120.0, MONITOR_HINT),
-            Upload(f"write {MONITOR_READ_MARK}", digest, MONITOR_READ_MARK),
-        )
-        if file_changes:
-            file_changes[-1] = replace(file_changes[-1], steps=(*file_changes[-1].steps, *reread))
-        else:
-            file_changes.append(
-                Change(
-                    "file", units.MONITOR_FOLDER, "change", "Prometheus has not read it yet", reread
-                )
-            )
-        return tuple(file_changes)
-
-    def _reread(self) -> str:
-        exclusions = " ".join(
-            f"! -name {quoted(path.rpartition('/')[2])}" for path, _ in self.texts
-        )
-        unit = units.MONITOR_UNIT
-        return (
-            f"find {units.MONITOR_FOLDER}/targets -name 'pscluster-*.json' {exclusions} -delete; "
-            f'case "$(systemctl is-active {unit})" in active | reloading) systemctl reload'
-            f" {unit} ;; "
-            # It may have read what was there before, and is not up yet for a reload.
-            f"activating) systemctl try-restart --no-block {unit} ;; esac"
-        )
+    The last command removes the file lists of other clusters. A mark, written last, records
+    that Prometheus has read these texts: a deployment may have been cut off before.
+    """
+    file_changes = all_written("file", texts, facts, "read by Prometheus")
+    mark = facts.files.get(MONITOR_READ_MARK)
+    content = "\0".join(word for pair in texts for word in pair)
+    digest = hashlib.sha256(content.encode()).hexdigest().encode()
+    if not file_changes and mark is not None and mark.content == digest:
+        return
+    exclusions = " ".join(f"! -name {quoted(path.rpartition('/')[2])}" for path, _ in texts)
+    unit = units.MONITOR_UNIT
+    script = (
+        f"find {units.MONITOR_FOLDER}/targets -name 'pscluster-*.json' {exclusions} -delete; "
+        f'case "$(systemctl is-active {unit})" in active | reloading) systemctl reload'
+        f" {unit} ;; "
+        # It may have read what was there before, and is not up yet for a reload.
+        f"activating) systemctl try-restart --no-block {unit} ;; esac"
+    )
+    reread = (
+        Shell("have Prometheus read it", script, 120.0, MONITOR_HINT),
+        Upload(f"write {MONITOR_READ_MARK}", digest, MONITOR_READ_MARK),
+    )
+    if file_changes:
+        file_changes[-1] = replace(file_changes[-1], steps=(*file_changes[-1].steps, *reread))
+    else:
+        detail = "Prometheus has not read it yet"
+        file_changes.append(Change("file", units.MONITOR_FOLDER, "change", detail, reread))
+    yield from file_changes
 
 
 def _monitor_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
@@ -233,39 +191,38 @@ def _monitor_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
         yield "problem", "port", f"{line}: stop it, or choose another as `monitor.port`"
 
 
-def _package(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
-    if not spec.watches(node):
-        return ()
-    return (Masked((units.MONITOR_PACKAGE_UNIT,), "the cluster runs it from a unit of its own"),)
+def _plan_package(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+    if spec.watches(node):
+        why = "the cluster runs it from a unit of its own"
+        yield from keep_masked(facts, [units.MONITOR_PACKAGE_UNIT], why)
 
 
-def _monitor_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
-    """Return the monitor's folders, files and unit; on other nodes they have to be absent.
+def _plan_monitor(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+    """Yield what the monitor's folders, files and unit lack; elsewhere they have to be absent.
 
     A unit there goes with all units that are not wanted any more.
     """
     if not spec.watches(node):
-        return (Absent(units.MONITOR_FOLDER),)
+        yield from keep_absent(facts, units.MONITOR_FOLDER)
+        return
     path = units.unit_path(units.MONITOR_UNIT)
     unit = units.monitor_unit(spec.inventory, "memory" in facts.controllers)
     password = secret_at(facts, MONITOR_PASSWORD) or secrets.token_hex(32)
-    seconds = units.MONITOR_START_SECONDS + 30.0
-    return (
-        Folder(units.MONITOR_FOLDER),
-        Folder(units.MONITOR_DATA, mode=0o750, owner=MONITOR_ACCOUNT, whole=True),
-        SecretFile(MONITOR_PASSWORD, password, MONITOR_ACCOUNT),
-        MonitorFiles(_files(spec, password)),
-        UnitFiles(((path, unit),)),
-        RunningUnit(
-            units.MONITOR_UNIT,
-            path,
-            unit,
-            deadline_seconds=seconds,
-            hint=MONITOR_HINT,
-            until=until_it_listens(units.MONITOR_UNIT, spec.inventory.monitor.port),
-            account=account_numbers(spec.inventory)[MONITOR_ACCOUNT],
-        ),
+    yield from keep_folder(facts, units.MONITOR_FOLDER)
+    yield from keep_folder(facts, units.MONITOR_DATA, 0o750, MONITOR_ACCOUNT, whole=True)
+    yield from keep_secret(facts, MONITOR_PASSWORD, password, MONITOR_ACCOUNT)
+    yield from _keep_files(facts, _files(spec, password))
+    yield from keep_unit_files(facts, [(path, unit)])
+    running = RunningUnit(
+        units.MONITOR_UNIT,
+        path,
+        unit,
+        deadline_seconds=units.MONITOR_START_SECONDS + 30.0,
+        hint=MONITOR_HINT,
+        until=until_it_listens(units.MONITOR_UNIT, spec.inventory.monitor.port),
+        account=account_numbers(spec.inventory)[MONITOR_ACCOUNT],
     )
+    yield from running.changes(facts)
 
 
 def _files(spec: DeploymentSpec, password: str = "") -> tuple[tuple[str, str], ...]:
@@ -289,11 +246,11 @@ def _monitor_questions(spec: DeploymentSpec, node: str) -> Questions:
     )
 
 
-MONITOR_PACKAGE = Subject("monitor package", "prepare", resources=_package)
+MONITOR_PACKAGE = Subject("monitor package", "prepare", plan=_plan_package)
 MONITOR = Subject(
     "monitor",
     "monitor",
     check=_monitor_findings,
-    resources=_monitor_resources,
+    plan=_plan_monitor,
     questions=_monitor_questions,
 )

@@ -19,10 +19,10 @@ from deploy.converge.check import data_of
 from deploy.converge.machine_facts import MEGABYTE, MachineFacts, Questions
 from deploy.converge.subject import (
     Change,
+    Changes,
     DeploymentSpec,
     Publish,
     PublishedFile,
-    Resource,
     Shell,
     Subject,
 )
@@ -96,56 +96,13 @@ def of_wheelhouse(wheelhouse: "Wheelhouse") -> Publication:
     return Publication("wheels", wheelhouse.key, files)
 
 
-@dataclass(frozen=True)
-class Published:
-    """A publication that has to be complete in the shared folder, as its publisher sees it."""
-
-    publication: Publication
-    folders: SharedFolders
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Send what is missing."""
-        if self._folder in facts.published:
-            return ()
-        return (self.change(),)
-
-    def change(self) -> Change:
-        """Return the change that sends it, whatever is there."""
-        name = f"{self.publication.kind}/{self.publication.key}"
-        user = self.folders.publishing_user
-        step = Publish(f"publish {name}", self._folder, self.publication.files, user)
-        detail = f"{len(step.files)} files, {step.size_bytes / MEGABYTE:,.0f} MB"
-        return Change("publish", name, "create", detail, (step,))
-
-    @property
-    def _folder(self) -> str:
-        return self.folders.published(self.publication.kind, self.publication.key)
-
-
-@dataclass(frozen=True)
-class LocalData:
-    """A published data set on the node's own disk."""
-
-    publication: Publication
-    published_folder: str
-    """The published folder as the node sees it."""
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Copy it."""
-        key = self.publication.key
-        if key in facts.data:
-            return ()
-        hint = "is the storage server up, and does it export to this node's address?"
-        seconds = copy_seconds(self.publication)
-        steps = (
-            Shell(
-                "copy the windows",
-                copy_data(self.publication, self.published_folder),
-                seconds,
-                hint,
-            ),
-        )
-        return (Change("data", key, "create", f"from {self.published_folder}", steps),)
+def publish(publication: Publication, folders: SharedFolders) -> Change:
+    """Return the change that sends what the shared folder lacks, as its publisher sees it."""
+    name = f"{publication.kind}/{publication.key}"
+    folder = folders.published(publication.kind, publication.key)
+    step = Publish(f"publish {name}", folder, publication.files, folders.publishing_user)
+    detail = f"{len(step.files)} files, {step.size_bytes / MEGABYTE:,.0f} MB"
+    return Change("publish", name, "create", detail, (step,))
 
 
 def copy_seconds(publication: Publication) -> float:
@@ -254,7 +211,7 @@ class PublishedData(JobData):
             apply(
                 node,
                 "publish",
-                [Published(publication, folders).change()],
+                [publish(publication, folders)],
                 lambda change, seconds: None,
             )
         copy = copy_data(publication, folders.seen("prepared", publication.key))
@@ -271,19 +228,26 @@ class PublishedData(JobData):
                 )
 
 
-def _published(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+def _plan_publications(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
     if node != spec.publisher:
-        return ()
-    return tuple(Published(publication, spec.folders) for publication in spec.publications)
+        return
+    for publication in spec.publications:
+        if spec.folders.published(publication.kind, publication.key) not in facts.published:
+            yield publish(publication, spec.folders)
 
 
-def _local_data(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+def _plan_local_data(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+    """Yield the copies of published data sets to the node's own disk."""
     if spec.environment(node, facts) is None:
-        return ()
-    data = [publication for publication in spec.publications if publication.kind == "prepared"]
-    return tuple(
-        LocalData(data_set, spec.folders.seen("prepared", data_set.key)) for data_set in data
-    )
+        return
+    hint = "is the storage server up, and does it export to this node's address?"
+    for publication in spec.publications:
+        key = publication.key
+        if publication.kind == "prepared" and key not in facts.data:
+            folder = spec.folders.seen("prepared", key)
+            script = copy_data(publication, folder)
+            steps = (Shell("copy the windows", script, copy_seconds(publication), hint),)
+            yield Change("data", key, "create", f"from {folder}", steps)
 
 
 def _questions(spec: DeploymentSpec, node: str) -> Questions:
@@ -292,5 +256,5 @@ def _questions(spec: DeploymentSpec, node: str) -> Questions:
     return Questions(published=spec.folders.published_kinds)
 
 
-PUBLICATIONS = Subject("publications", "publish", resources=_published, questions=_questions)
-DATA_SETS = Subject("data sets", "code", resources=_local_data)
+PUBLICATIONS = Subject("publications", "publish", plan=_plan_publications, questions=_questions)
+DATA_SETS = Subject("data sets", "code", plan=_plan_local_data)

@@ -298,7 +298,7 @@ def wrong_sources(inventory: "Inventory", node: str, facts: MachineFacts) -> Ite
     """Yield a line for each address but the inventory's that packets of the node leave from."""
     sources = facts.sources
     own_address = inventory.hosts[node]
-    if all(own_address not in addresses for addresses in facts.addresses.values()):
+    if own_address not in facts.own_addresses:
         return  # which is a finding of its own
     reported_sources = set()
     for need in needs_of(inventory, node):

@@ -1,4 +1,4 @@
-"""Files, mounts, exports and units of a node as the inventory wants them. Pure.
+"""The changes that make files, folders and units of a node what they have to be. Pure.
 
 Whether a unit's own process listens on a port is for a program that the node's Python runs.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from deploy.cluster.places import DEPLOY_STATE
 from deploy.common.command_line import quoted
 from deploy.converge.machine_facts import MachineFacts, UnitFact
-from deploy.converge.subject import Change, Shell, Step, Upload, text_diff
+from deploy.converge.subject import Change, Changes, Shell, Step, Upload, text_diff
 from deploy.rooted.commands import PYTHON, give_folder, make_folder, remove
 
 RELOAD = Shell("reload systemd", "systemctl daemon-reload")
@@ -23,13 +23,14 @@ def written(
     detail: str,
     mode: int = 0o644,
     then: Iterable[Shell] = (),
+    owner: str = "root",
 ) -> Change:
-    """The change that writes a file of root's, whatever the node has; `then` is run afterwards."""
+    """The change that writes a file, whatever the node has; `then` is run afterwards."""
     now = facts.files.get(path)
     folder = path.rpartition("/")[0]
     steps: tuple[Step, ...] = (
         Shell(f"make {folder}", quoted(*make_folder(folder))),
-        Upload(f"write {path}", content, path, mode),
+        Upload(f"write {path}", content, path, mode, owner),
         *then,
     )
     diff = text_diff(path, None if now is None else now.content, content)
@@ -48,134 +49,99 @@ def all_written(
     ]
 
 
-@dataclass(frozen=True)
-class Folder:
-    """A folder with its owner and mode; what is in it stays.
+def keep_folder(
+    facts: MachineFacts, path: str, mode: int = 0o755, owner: str = "root", *, whole: bool = False
+) -> Changes:
+    """Make a folder, or set its owner and mode: never through a link of any account.
 
-    `whole`: where it was another account's, all in it is given over too.
+    What is in it stays. `whole`: where it was another account's, all in it is given over too.
     """
-
-    path: str
-    mode: int = 0o755
-    owner: str = "root"
-    whole: bool = False
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Make it, or set owner and mode: never through a link of any account."""
-        now = facts.files.get(self.path)
-        if now is not None and (now.kind, now.mode, now.owner) == ("folder", self.mode, self.owner):
-            return ()
-        if self.whole and now is not None and now.owner != self.owner:
-            script = quoted(*give_folder(self.path, self.mode, self.owner))
-        else:
-            script = quoted(*make_folder(self.path, self.mode, self.owner))
-        if now is None:
-            action = "create"
-        else:
-            action = "change"
-        detail = f"mode {self.mode:04o}, owner {self.owner}"
-        return (Change("file", self.path, action, detail, (Shell(f"make {self.path}", script),)),)
+    now = facts.files.get(path)
+    if now is not None and (now.kind, now.mode, now.owner) == ("folder", mode, owner):
+        return
+    if whole and now is not None and now.owner != owner:
+        command = give_folder(path, mode, owner)
+    else:
+        command = make_folder(path, mode, owner)
+    steps = (Shell(f"make {path}", quoted(*command)),)
+    detail = f"mode {mode:04o}, owner {owner}"
+    yield Change("file", path, "create" if now is None else "change", detail, steps)
 
 
-@dataclass(frozen=True)
-class File:
-    """A file with exactly this content; `then` is run when it was written."""
-
-    path: str
-    content: bytes
-    mode: int = 0o644
-    then: tuple[Shell, ...] = ()
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Write it unless content, owner and mode are as wanted."""
-        now = facts.files.get(self.path)
-        if now is not None and (now.content, now.mode, now.owner) == (
-            self.content,
-            self.mode,
-            "root",
-        ):
-            return ()
-        detail = f"{len(self.content)} bytes, mode {self.mode:04o}"
-        return (written("file", self.path, self.content, facts, detail, self.mode, self.then),)
+def keep_file(
+    facts: MachineFacts,
+    path: str,
+    content: bytes,
+    mode: int = 0o644,
+    then: tuple[Shell, ...] = (),
+) -> Changes:
+    """Write a file unless content, owner and mode are as wanted; `then` is run when it was."""
+    now = facts.files.get(path)
+    if now is None or (now.content, now.mode, now.owner) != (content, mode, "root"):
+        detail = f"{len(content)} bytes, mode {mode:04o}"
+        yield written("file", path, content, facts, detail, mode, then)
 
 
-@dataclass(frozen=True)
-class Absent:
-    """A path of ours that must not be there any more; `before` is run first."""
-
-    path: str
-    before: tuple[Shell, ...] = ()
-    then: tuple[Shell, ...] = ()
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Remove it."""
-        if self.path not in facts.files:
-            return ()
-        steps = (*self.before, Shell(f"remove {self.path}", quoted(*remove(self.path))), *self.then)
-        return (Change("file", self.path, "remove", "not in the inventory any more", steps),)
+def keep_secret(facts: MachineFacts, path: str, secret: str, owner: str = "root") -> Changes:
+    """Write a file that its owner alone reads, and that no plan shows."""
+    content = f"{secret}\n".encode()
+    now = facts.files.get(path)
+    if now is None or (now.content, now.mode, now.owner) != (content, 0o600, owner):
+        detail = f"a secret, for {owner} alone"
+        yield replace(written("file", path, content, facts, detail, 0o600, owner=owner), diff="")
 
 
-@dataclass(frozen=True)
-class Masked:
-    """Units that must not run here; which of them did is remembered for `reset`."""
-
-    names: tuple[str, ...]
-    why: str = "NFS version 4 does not need them"
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Mask those that are not, before a package brings and starts them."""
-        unmasked = [
-            name
-            for name in self.names
-            if (unit := facts.unit(name)) is None or unit.enabled != "masked"
-        ]
-        if not unmasked:
-            return ()
-        script = (
-            f"set -e; for unit in {quoted(*unmasked)}; do "
-            f'echo "$unit $(systemctl is-active "$unit")" >>{DEPLOY_STATE}/masked; '
-            'systemctl mask --quiet "$unit" 2>/dev/null; systemctl stop "$unit" 2>/dev/null || :;'
-            " done"
-        )
-        names = ", ".join(unmasked)
-        steps = (Shell(f"mask {names}", script, 60.0),)
-        return (Change("unit", names, "mask", self.why, steps, runs_jobs=True),)
+def keep_absent(
+    facts: MachineFacts, path: str, before: tuple[Shell, ...] = (), then: tuple[Shell, ...] = ()
+) -> Changes:
+    """Remove a path of ours that must not be there any more; `before` is run first."""
+    if path in facts.files:
+        steps = (*before, Shell(f"remove {path}", quoted(*remove(path))), *then)
+        yield Change("file", path, "remove", "not in the inventory any more", steps)
 
 
-@dataclass(frozen=True)
-class UnitFiles:
-    """Unit files and drop-ins, and systemd's knowledge of them."""
+def keep_masked(
+    facts: MachineFacts, names: Iterable[str], why: str = "NFS version 4 does not need them"
+) -> Changes:
+    """Mask units that must not run here, before a package brings and starts them.
 
-    texts: tuple[tuple[str, str], ...]
+    Which of them did is remembered for `reset`.
+    """
+    unmasked = [
+        name for name in names if (unit := facts.unit(name)) is None or unit.enabled != "masked"
+    ]
+    if not unmasked:
+        return
+    script = (
+        f"set -e; for unit in {quoted(*unmasked)}; do "
+        f'echo "$unit $(systemctl is-active "$unit")" >>{DEPLOY_STATE}/masked; '
+        'systemctl mask --quiet "$unit" 2>/dev/null; systemctl stop "$unit" 2>/dev/null || :;'
+        " done"
+    )
+    listing = ", ".join(unmasked)
+    steps = (Shell(f"mask {listing}", script, 60.0),)
+    yield Change("unit", listing, "mask", why, steps, runs_jobs=True)
 
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Write what differs; the last change has systemd read them."""
-        file_changes = [
-            replace(change, runs_jobs=True)
-            for change in all_written("unit", self.texts, facts, "unit file")
-        ]
-        # A unit that is new is read when it is started. A new drop-in of one that runs is not, and
-        # the firewall's runs by then, which no fact shows yet.
-        own_unit_runs = any(
-            name.startswith("pscluster-") and unit.running for name, unit in facts.units.items()
-        )
-        if file_changes and (
-            own_unit_runs
-            or any(change.action == "change" or ".d/" in change.subject for change in file_changes)
-        ):
-            file_changes[-1] = replace(file_changes[-1], steps=(*file_changes[-1].steps, RELOAD))
-        elif any(unit.needs_reload for unit in facts.units.values()):
-            file_changes.append(
-                Change(
-                    "unit",
-                    "systemd",
-                    "change",
-                    "its files changed after it read them",
-                    (RELOAD,),
-                    runs_jobs=True,
-                )
-            )
-        return tuple(file_changes)
+
+def keep_unit_files(facts: MachineFacts, texts: Iterable[tuple[str, str]]) -> Changes:
+    """Write unit files and drop-ins that differ; the last change has systemd read them."""
+    file_changes = [
+        replace(change, runs_jobs=True) for change in all_written("unit", texts, facts, "unit file")
+    ]
+    # A unit that is new is read when it is started. A new drop-in of one that runs is not, and
+    # the firewall's runs by then, which no fact shows yet.
+    own_unit_runs = any(
+        name.startswith("pscluster-") and unit.running for name, unit in facts.units.items()
+    )
+    if file_changes and (
+        own_unit_runs
+        or any(change.action == "change" or ".d/" in change.subject for change in file_changes)
+    ):
+        file_changes[-1] = replace(file_changes[-1], steps=(*file_changes[-1].steps, RELOAD))
+    elif any(unit.needs_reload for unit in facts.units.values()):
+        detail = "its files changed after it read them"
+        file_changes.append(Change("unit", "systemd", "change", detail, (RELOAD,), runs_jobs=True))
+    yield from file_changes
 
 
 @dataclass(frozen=True)
@@ -196,7 +162,7 @@ class RunningUnit:
     because: str = ""
     """The reason to start what runs again, besides what the facts of the unit say."""
 
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+    def changes(self, facts: MachineFacts) -> Changes:
         """Start or restart it; the step ends when systemd counts it as up.
 
         With Type=notify that is when it said READY=1.
@@ -212,7 +178,7 @@ class RunningUnit:
             "alias",
         )
         if not reason and enabled:
-            return ()
+            return
         # A start would join the one under way, whose process is of the old release and would be the
         # one that comes up.
         what = "enable"
@@ -238,7 +204,7 @@ class RunningUnit:
                 lines.append(self.until)
         steps = (Shell(f"{what} {self.name}", "\n".join(lines), self.deadline_seconds, self.hint),)
         detail = reason or "it does not start at boot"
-        return (Change("unit", self.name, what, detail, steps, runs_jobs=True),)
+        yield Change("unit", self.name, what, detail, steps, runs_jobs=True)
 
     def _not_up(self, now: UnitFact | None, outdated: str) -> str:
         if now is None:

@@ -4,24 +4,29 @@ The way in stays open: rules that shut the operator out are undone. Pure.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from deploy.cluster.places import CONTROL_TOKEN, ROLE_ACCOUNT, UNIT_FOLDER, account_numbers
 from deploy.common.command_line import filled, quoted
 from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.monitor import SecretFile, key_for, key_path, secret_at, secret_paths
-from deploy.converge.resources import RELOAD, Absent, RunningUnit, UnitFiles
+from deploy.converge.monitor import key_for, key_path, secret_at, secret_paths
+from deploy.converge.resources import (
+    RELOAD,
+    RunningUnit,
+    keep_absent,
+    keep_secret,
+    keep_unit_files,
+)
 from deploy.converge.subject import (
     DRIFT,
     Change,
+    Changes,
     DeploymentSpec,
     Found,
     NodeAnswer,
     NodeSpec,
     Reconnect,
-    Resource,
     Shell,
     Subject,
     Upload,
@@ -44,7 +49,7 @@ from deploy.render.network import (
 from deploy.rooted.commands import make_folder
 
 if TYPE_CHECKING:
-    from core.inventory import Inventory, Task
+    from core.inventory import Inventory
 
 
 FIREWALL_UNIT_PATH = f"{UNIT_FOLDER}/{FIREWALL_UNIT}"
@@ -154,78 +159,59 @@ def _own_ports(inventory: "Inventory", node: str) -> set[int]:
     return ports
 
 
-@dataclass(frozen=True)
-class Firewall:
-    """The nftables table.
+def keep_firewall(facts: MachineFacts, rules: str, closes: Sequence[str] = ()) -> Changes:
+    """Load and keep the rules, unless those very rules are loaded and kept.
 
-    Should the new rules keep us out, the old ones come back after a minute by themselves.
+    Should they keep us out, the old ones come back after a minute by themselves. `closes` are the
+    ports that they close of others than the cluster.
     """
-
-    rules: str
-    closes: tuple[str, ...] = ()
-    """The ports that it closes of others than the cluster."""
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Load and keep the rules, unless those very rules are loaded and kept."""
-        now = facts.files.get(RULES_PATH)
-        if now is None:
-            before = None
-        else:
-            before = now.content
-        if before == self.rules.encode() and facts.firewall == loaded_mark(self.rules):
-            return ()
-        trial = f"{RULES_PATH}.trial"
-        load = filled(
-            "converge/firewall_load.sh",
-            trial=trial,
-            TABLE=TABLE,
-            rollback_seconds=ROLLBACK_SECONDS,
-        )
-        keep = (
-            f"systemctl stop pscluster-firewall-undo.timer; mv -f {trial} {RULES_PATH}; "
-            f"mv -f {trial}.loaded {LOADED}; rm -f /run/pscluster-firewall.before"
-        )
-        steps = (
-            Shell("make /etc/pscluster", quoted(*make_folder("/etc/pscluster"))),
-            Upload("write the new rules", self.rules.encode(), trial),
-            Shell(
-                "load the new rules, to be undone in a minute",
-                load,
-                hint=f"nft refuses them: `sudo nft -c -f {trial}` there says why",
-            ),
-            Reconnect("log in again through the new rules"),
-            Shell("keep the new rules", keep),
-        )
-        detail = "only the inventory's addresses reach the cluster's ports"
-        if self.closes:
-            detail += f"; it also closes {', '.join(self.closes)} to all others"
-        diff = text_diff(RULES_PATH, before, self.rules.encode())
-        return (
-            Change(
-                "firewall",
-                TABLE,
-                "create" if now is None else "change",
-                detail,
-                steps,
-                diff,
-            ),
-        )
+    now = facts.files.get(RULES_PATH)
+    before = None if now is None else now.content
+    if before == rules.encode() and facts.firewall == loaded_mark(rules):
+        return
+    trial = f"{RULES_PATH}.trial"
+    load = filled(
+        "converge/firewall_load.sh",
+        trial=trial,
+        TABLE=TABLE,
+        rollback_seconds=ROLLBACK_SECONDS,
+    )
+    keep = (
+        f"systemctl stop pscluster-firewall-undo.timer; mv -f {trial} {RULES_PATH}; "
+        f"mv -f {trial}.loaded {LOADED}; rm -f /run/pscluster-firewall.before"
+    )
+    steps = (
+        Shell("make /etc/pscluster", quoted(*make_folder("/etc/pscluster"))),
+        Upload("write the new rules", rules.encode(), trial),
+        Shell(
+            "load the new rules, to be undone in a minute",
+            load,
+            hint=f"nft refuses them: `sudo nft -c -f {trial}` there says why",
+        ),
+        Reconnect("log in again through the new rules"),
+        Shell("keep the new rules", keep),
+    )
+    detail = "only the inventory's addresses reach the cluster's ports"
+    if closes:
+        detail += f"; it also closes {', '.join(closes)} to all others"
+    diff = text_diff(RULES_PATH, before, rules.encode())
+    yield Change("firewall", TABLE, "create" if now is None else "change", detail, steps, diff)
 
 
-def _firewall_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+def _plan_firewall(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
     if not spec.inventory.deployment.firewall:
         off = Shell(
             "take the firewall down",
             f"systemctl disable --now {FIREWALL_UNIT} 2>/dev/null || :",
         )
         gone = Shell("drop its table", f"nft delete table inet {TABLE} 2>/dev/null || :")
-        return (Absent(FIREWALL_UNIT_PATH, before=(off, gone)), Absent(RULES_PATH))
-    rules = ruleset(spec.inventory, node)
-    return (
-        Firewall(rules, closed_to_others(spec.inventory, node, facts)),
-        UnitFiles(((FIREWALL_UNIT_PATH, firewall_unit()),)),
-        RunningUnit(FIREWALL_UNIT),
-    )
+        yield from keep_absent(facts, FIREWALL_UNIT_PATH, before=(off, gone))
+        yield from keep_absent(facts, RULES_PATH)
+        return
+    closes = closed_to_others(spec.inventory, node, facts)
+    yield from keep_firewall(facts, ruleset(spec.inventory, node), closes)
+    yield from keep_unit_files(facts, [(FIREWALL_UNIT_PATH, firewall_unit())])
+    yield from RunningUnit(FIREWALL_UNIT).changes(facts)
 
 
 def _firewall_questions(spec: DeploymentSpec, node: str) -> Questions:
@@ -238,7 +224,7 @@ FIREWALL = Subject(
     _firewall_script,
     _firewall_facts,
     _firewall_findings,
-    _firewall_resources,
+    _plan_firewall,
     _undo_firewall,
     _firewall_questions,
 )
@@ -306,7 +292,7 @@ def _ports_of_our_units(facts: MachineFacts) -> set[int]:
     }
 
 
-def _role_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+def _plan_roles(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
     tasks = spec.tasks(node)
     keys = {task: key_for(task, spec.token, facts) for task in tasks}
     texts = {
@@ -328,21 +314,20 @@ def _role_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Seq
             spec.inventory, coordinates=spec.coordinates(node), token=token is not None
         )
         files[units.unit_path(units.JOB_UNIT)] = unit
-    return (
-        *_stale_units(facts, {*files, *_paths_of_others(spec, node)}),
-        *(SecretFile(key_path(task), key) for task, key in keys.items() if key is not None),
-        *([] if token is None else [SecretFile(CONTROL_TOKEN, token)]),
-        UnitFiles(tuple(files.items())),
-        *(_role(spec, task, texts) for task in tasks),
-    )
-
-
-def _role(spec: DeploymentSpec, task: "Task", texts: Mapping[str, str]) -> RunningUnit:
-    name = units.unit_name(task)
-    path = units.unit_path(name)
-    hint = f"`journalctl -u {name}` there, or `fab deploy logs --node {task.node}`, says more"
+    yield from _without_stale_units(facts, {*files, *_paths_of_others(spec, node)})
+    secrets = {key_path(task): key for task, key in keys.items()} | {CONTROL_TOKEN: token}
+    for path, secret in secrets.items():
+        if secret is not None:
+            yield from keep_secret(facts, path, secret)
+    yield from keep_unit_files(facts, files.items())
     account = account_numbers(spec.inventory)[ROLE_ACCOUNT]
-    return RunningUnit(name, path, texts[path], spec.release.code.key, hint=hint, account=account)
+    release = spec.release.code.key
+    for task in tasks:
+        name = units.unit_name(task)
+        path = units.unit_path(name)
+        hint = f"`journalctl -u {name}` there, or `fab deploy logs --node {task.node}`, says more"
+        role = RunningUnit(name, path, texts[path], release, hint=hint, account=account)
+        yield from role.changes(facts)
 
 
 def _paths_of_others(spec: DeploymentSpec, node: str) -> list[str]:
@@ -355,17 +340,15 @@ def _paths_of_others(spec: DeploymentSpec, node: str) -> list[str]:
     return unit_paths
 
 
-def _stale_units(facts: MachineFacts, expected_paths: set[str]) -> list[Absent]:
-    """Return the removal of each unit of ours outside `expected_paths`; it is stopped first."""
-    removals = []
+def _without_stale_units(facts: MachineFacts, expected_paths: Collection[str]) -> Changes:
+    """Yield the removal of each unit of ours outside `expected_paths`; it is stopped first."""
     for path, file in facts.files.items():
-        if not path.startswith(f"{UNIT_FOLDER}/pscluster"):
-            continue
-        if file.kind == "file" and path not in expected_paths:
+        is_ours = path.startswith(f"{UNIT_FOLDER}/pscluster") and file.kind == "file"
+        if is_ours and path not in expected_paths:
             name = path.rpartition("/")[2]
             script = f"systemctl disable --now {quoted(name)} 2>/dev/null || :"
-            removals.append(Absent(path, before=(Shell(f"stop {name}", script),), then=(RELOAD,)))
-    return removals
+            stopped = Shell(f"stop {name}", script)
+            yield from keep_absent(facts, path, before=(stopped,), then=(RELOAD,))
 
 
 def _role_questions(spec: DeploymentSpec, node: str) -> Questions:
@@ -375,5 +358,5 @@ def _role_questions(spec: DeploymentSpec, node: str) -> Questions:
 
 
 ROLES = Subject(
-    "roles", "services", check=_role_findings, resources=_role_resources, questions=_role_questions
+    "roles", "services", check=_role_findings, plan=_plan_roles, questions=_role_questions
 )

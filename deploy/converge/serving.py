@@ -4,7 +4,6 @@ Several are restarted one node after the other, so that clients find a service a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from core.ground.errors import ClusterError
@@ -19,14 +18,14 @@ from deploy.cluster.places import (
 from deploy.common.command_line import quoted
 from deploy.converge.apply import by_hand
 from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.resources import OWNER, Folder, RunningUnit, UnitFiles
+from deploy.converge.resources import OWNER, RunningUnit, keep_folder, keep_unit_files
 from deploy.converge.subject import (
     Change,
+    Changes,
     DeploymentSpec,
     Found,
     NodeAnswer,
     NodeSpec,
-    Resource,
     Shell,
     Subject,
 )
@@ -166,34 +165,28 @@ def restart_service(inventory: "Inventory", node: Connector) -> str:
     return done.text.split()[-1]
 
 
-@dataclass(frozen=True)
-class ServiceCertificate:
-    """The certificate of a node's service, which root's authority there signs for a year.
+def keep_certificate(facts: MachineFacts, address: str, names: Sequence[str]) -> Changes:
+    """Sign the certificate of a node's service: it is absent, for other names or about to run out.
 
-    The service's account gets it from systemd and holds no authority.
+    Root's authority there signs it for a year. The service's account gets it from systemd and holds
+    no authority.
     """
-
-    address: str
-    names: tuple[str, ...]
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Sign it where it is absent, for other names or about to run out."""
-        identity = " ".join((self.address, *self.names))
-        days, _, signed = str(facts.more.get("certificate", "")).partition(" ")
-        if not days:
-            reason = "there is none"
-        elif signed != identity:
-            reason = "for another address or names"
-        elif int(days) < RENEW_DAYS:
-            reason = f"it runs out in {days} days"
-        else:
-            return ()
-        python = quoted("env", f"PYTHONPATH={CURRENT}", "PYTHONSAFEPATH=1", NodePlaces().python)
-        module = ("-B", "-m", "recognise.service.certificates", CERTIFICATES)
-        sign = f"{python} {quoted(*module, self.address, *self.names)}"
-        steps = (Shell("sign the service's certificate", sign, 60.0),)
-        action = "change" if days else "create"
-        return (Change("file", f"{CERTIFICATES}/server.pem", action, reason, steps),)
+    identity = " ".join((address, *names))
+    days, _, signed = str(facts.more.get("certificate", "")).partition(" ")
+    if not days:
+        reason = "there is none"
+    elif signed != identity:
+        reason = "for another address or names"
+    elif int(days) < RENEW_DAYS:
+        reason = f"it runs out in {days} days"
+    else:
+        return
+    python = quoted("env", f"PYTHONPATH={CURRENT}", "PYTHONSAFEPATH=1", NodePlaces().python)
+    module = ("-B", "-m", "recognise.service.certificates", CERTIFICATES)
+    sign = f"{python} {quoted(*module, address, *names)}"
+    steps = (Shell("sign the service's certificate", sign, 60.0),)
+    action = "change" if days else "create"
+    yield Change("file", f"{CERTIFICATES}/server.pem", action, reason, steps)
 
 
 def _script(questions: Questions) -> str:
@@ -233,40 +226,36 @@ def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
             yield "problem", "port", f"{line}: stop it, or choose another as `service.{name}`"
 
 
-def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
-    """Return the service's folder and its unit; other nodes have none.
+def _plan(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+    """Yield what the service's folder, certificate and unit lack; other nodes have none.
 
     A unit there is a stale one. Versions stay until `reset`.
     """
     if not spec.recognises(node):
-        return ()
+        return
     path = unit_path(SERVICE_UNIT)
     unit = service_unit(spec.inventory, node, "memory" in facts.controllers)
-    release = spec.release.code.key
-    until = waits(spec.inventory, node)
     service = spec.inventory.service
-    certificate: tuple[Resource, ...] = ()
     because = ""
+    yield from keep_folder(facts, SERVICE_DATA, 0o700, SERVICE_ACCOUNT, whole=True)
     if service.tls and service.certificate is None:
-        signed = ServiceCertificate(spec.inventory.links[node], service.names)
-        certificate = (Folder(CERTIFICATES), signed)
-        if signed.changes(facts) or _is_newer(facts):
+        yield from keep_folder(facts, CERTIFICATES)
+        signed = [*keep_certificate(facts, spec.inventory.links[node], service.names)]
+        yield from signed
+        if signed or _is_newer(facts):
             because = "its certificate is newer than its process"
-    return (
-        Folder(SERVICE_DATA, mode=0o700, owner=SERVICE_ACCOUNT, whole=True),
-        *certificate,
-        UnitFiles(((path, unit),)),
-        RunningUnit(
-            SERVICE_UNIT,
-            path,
-            unit,
-            release,
-            hint=SERVICE_HINT,
-            until=until,
-            account=account_numbers(spec.inventory)[SERVICE_ACCOUNT],
-            because=because,
-        ),
+    yield from keep_unit_files(facts, [(path, unit)])
+    running = RunningUnit(
+        SERVICE_UNIT,
+        path,
+        unit,
+        spec.release.code.key,
+        hint=SERVICE_HINT,
+        until=waits(spec.inventory, node),
+        account=account_numbers(spec.inventory)[SERVICE_ACCOUNT],
+        because=because,
     )
+    yield from running.changes(facts)
 
 
 def _is_newer(facts: MachineFacts) -> bool:
@@ -293,6 +282,6 @@ SERVICE = Subject(
     _script,
     _service_facts,
     check=_check,
-    resources=_resources,
+    plan=_plan,
     questions=_questions,
 )

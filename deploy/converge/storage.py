@@ -1,7 +1,7 @@
 """The storage server's exports, settings and disk, and the folders of ours on each node. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -21,14 +21,14 @@ from deploy.cluster.places import (
 )
 from deploy.common.command_line import quoted
 from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.resources import File, Folder, Masked, RunningUnit, written
+from deploy.converge.resources import RunningUnit, keep_file, keep_folder, keep_masked, written
 from deploy.converge.subject import (
     DRIFT,
     Change,
+    Changes,
     DeploymentSpec,
     Found,
     NodeSpec,
-    Resource,
     Shell,
     Subject,
 )
@@ -52,31 +52,20 @@ def mark_of(folders: SharedFolders) -> str:
     return f"{folders.export}/.pscluster-storage"
 
 
-@dataclass(frozen=True)
-class Exports:
-    """/etc/exports.d of the storage server, and that the running server knows them."""
+def keep_exports(facts: MachineFacts, path: str, text: str) -> Changes:
+    """Write the storage server's exports, and export again where the running server lacks some.
 
-    path: str
-    text: str
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Write and export again.
-
-        Never a restart: it would stall writers for up to ninety seconds.
-        """
-        now = facts.files.get(self.path)
-        current_entries = clients(facts.exports)
-        expected_entries = clients(self.text.splitlines())
-        if (
-            now is not None
-            and now.content == self.text.encode()
-            and expected_entries <= current_entries
-        ):
-            return ()
-        detail = f"{len(expected_entries)} entries, one for each client and folder"
-        hint = f"`sudo exportfs -ra` there says more about {self.path}"
-        again = Shell("export the folders", export_again(expected_entries), hint=hint)
-        return (written("export", self.path, self.text.encode(), facts, detail, then=[again]),)
+    Never a restart: it would stall writers for up to ninety seconds.
+    """
+    now = facts.files.get(path)
+    expected_entries = clients(text.splitlines())
+    known = expected_entries <= clients(facts.exports)
+    if now is not None and now.content == text.encode() and known:
+        return
+    detail = f"{len(expected_entries)} entries, one for each client and folder"
+    hint = f"`sudo exportfs -ra` there says more about {path}"
+    again = Shell("export the folders", export_again(expected_entries), hint=hint)
+    yield written("export", path, text.encode(), facts, detail, then=[again])
 
 
 def _foreign_exports(folders: SharedFolders, facts: MachineFacts) -> Iterator[str]:
@@ -142,25 +131,22 @@ def server_settings(settings: str) -> Shell:
     return Shell("apply the NFS server's settings", script, 120.0)
 
 
-@dataclass(frozen=True)
-class NotedDisk:
-    """Which folder was exported at the first start, by a mark in it."""
+def keep_disk_noted(facts: MachineFacts, folders: SharedFolders) -> Changes:
+    """Mark the folder that is exported at the first start, and note the mark.
 
-    folders: SharedFolders
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Mark it and note the mark, once for each path of the inventory."""
-        if _noted(self.folders, facts):
-            return ()
-        mark = quoted(mark_of(self.folders))
-        script = (
-            f"set -e; [ -s {mark} ] || {quoted(*write_file(mark_of(self.folders)))}"
-            " </proc/sys/kernel/random/uuid; "
-            f'echo {quoted(self.folders.export)} "$(cat {mark})" >{NOTE}.new; mv -f {NOTE}.new'
-            f" {NOTE}"
-        )
-        steps = (Shell("note which disk holds the shared folder", script),)
-        return (Change("file", NOTE, "create", "a missing disk is noticed by it", steps),)
+    Once for each path of the inventory.
+    """
+    if _noted(folders, facts):
+        return
+    mark = quoted(mark_of(folders))
+    script = (
+        f"set -e; [ -s {mark} ] || {quoted(*write_file(mark_of(folders)))}"
+        " </proc/sys/kernel/random/uuid; "
+        f'echo {quoted(folders.export)} "$(cat {mark})" >{NOTE}.new; mv -f {NOTE}.new'
+        f" {NOTE}"
+    )
+    steps = (Shell("note which disk holds the shared folder", script),)
+    yield Change("file", NOTE, "create", "a missing disk is noticed by it", steps)
 
 
 def _noted(folders: SharedFolders, facts: MachineFacts) -> str:
@@ -257,33 +243,30 @@ def _storage_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
         yield "warning", "exports", f"{line}: if others need it, {remedy}"
 
 
-def _nfs_server(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
-    """Return the NFS server's settings, which come before its package.
+def _nfs_server(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+    """Yield the NFS server's settings, which come before its package.
 
     The package starts the server, which should come up as it is to stay.
     """
-    if not spec.stores(node):
-        return ()
-    settings = storage.server_settings(spec.inventory)
-    return (
-        File(storage.SETTINGS_PATH, settings.encode(), then=(server_settings(settings),)),
-        Masked(storage.OLD_NFS_UNITS),
-    )
+    if spec.stores(node):
+        settings = storage.server_settings(spec.inventory)
+        apply = (server_settings(settings),)
+        yield from keep_file(facts, storage.SETTINGS_PATH, settings.encode(), then=apply)
+        yield from keep_masked(facts, storage.OLD_NFS_UNITS)
 
 
-def _storage_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+def _plan_storage(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
     if not spec.stores(node):
-        return ()
+        return
     export = spec.folders.export
-    return (
-        Folder(export),
-        Folder(f"{export}/shared"),
-        Folder(f"{export}/data", mode=0o755, owner=JOB_ACCOUNT),
-        Folder(f"{export}/runs", mode=0o755, owner=JOB_ACCOUNT),
-        RunningUnit(NFS_SERVER_UNIT),
-        Exports(storage.EXPORTS_PATH, storage.exports(spec.inventory, spec.folders)),
-        NotedDisk(spec.folders),
-    )
+    yield from keep_folder(facts, export)
+    yield from keep_folder(facts, f"{export}/shared")
+    yield from keep_folder(facts, f"{export}/data", owner=JOB_ACCOUNT)
+    yield from keep_folder(facts, f"{export}/runs", owner=JOB_ACCOUNT)
+    yield from RunningUnit(NFS_SERVER_UNIT).changes(facts)
+    exports = storage.exports(spec.inventory, spec.folders)
+    yield from keep_exports(facts, storage.EXPORTS_PATH, exports)
+    yield from keep_disk_noted(facts, spec.folders)
 
 
 def _storage_questions(spec: DeploymentSpec, node: str) -> Questions:
@@ -306,12 +289,12 @@ def _storage_questions(spec: DeploymentSpec, node: str) -> Questions:
     )
 
 
-NFS_SERVER = Subject("NFS server", "prepare", resources=_nfs_server)
+NFS_SERVER = Subject("NFS server", "prepare", plan=_nfs_server)
 STORAGE = Subject(
     "storage",
     "storage",
     check=_storage_findings,
-    resources=_storage_resources,
+    plan=_plan_storage,
     questions=_storage_questions,
 )
 
@@ -322,31 +305,23 @@ NOTED = f"{DEPLOY_STATE}/folders"
 _FOLDERS = (ROOT, DATA, ENVIRONMENTS, RELEASES, STATE, HOME, JOBS, CONFIGURATION, DEPLOY_STATE)
 
 
-@dataclass(frozen=True)
-class NotedFolders:
-    """Which of the folders that a deployment makes were not there before it, for `reset`."""
+def keep_folders_noted(facts: MachineFacts, folders: Sequence[str]) -> Changes:
+    """Note which folders that a deployment makes were not there before it, for `reset`.
 
-    folders: tuple[str, ...]
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Note those that are missing now, unless these very folders were looked at before."""
-        path = NOTED
-        mark = f"# {' '.join(self.folders)}"
-        now = facts.files.get(path)
-        if (
-            now is not None
-            and now.content is not None
-            and mark in now.content.decode().splitlines()
-        ):
-            return ()
-        script = (
-            f"set -e; {quoted(*make_folder(DEPLOY_STATE, 0o700))}; "
-            f"{{ echo {quoted(mark)}; for folder in {quoted(*self.folders)}; do "
-            f'[ -d "$folder" ] || echo "$folder"; done; }} >>{path}; [ -e /etc/fstab ] || touch'
-            f" {DEPLOY_STATE}/no-fstab"
-        )
-        steps = (Shell("note which folders are there", script),)
-        return (Change("file", path, "create", "what `reset` has to know", steps),)
+    Not if these very folders were looked at before.
+    """
+    mark = f"# {' '.join(folders)}"
+    now = facts.files.get(NOTED)
+    if now is not None and now.content is not None and mark in now.content.decode().splitlines():
+        return
+    script = (
+        f"set -e; {quoted(*make_folder(DEPLOY_STATE, 0o700))}; "
+        f"{{ echo {quoted(mark)}; for folder in {quoted(*folders)}; do "
+        f'[ -d "$folder" ] || echo "$folder"; done; }} >>{NOTED}; [ -e /etc/fstab ] || touch'
+        f" {DEPLOY_STATE}/no-fstab"
+    )
+    steps = (Shell("note which folders are there", script),)
+    yield Change("file", NOTED, "create", "what `reset` has to know", steps)
 
 
 def _made_folders(spec: DeploymentSpec, node: str) -> tuple[str, ...]:
@@ -360,22 +335,22 @@ def _made_folders(spec: DeploymentSpec, node: str) -> tuple[str, ...]:
     return (*dict.fromkeys(path for path in parents if path != "/"), *of_server)
 
 
-def _notes(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
-    return (NotedFolders(_made_folders(spec, node)),)
+def _notes(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+    return keep_folders_noted(facts, _made_folders(spec, node))
 
 
-def _folders(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
-    folders = [Folder(path) for path in (ROOT, ENVIRONMENTS, RELEASES, CONFIGURATION)]
-    folders.append(Folder(DEPLOY_STATE, mode=0o700))
+def _folders(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+    for path in (ROOT, ENVIRONMENTS, RELEASES, CONFIGURATION):
+        yield from keep_folder(facts, path)
+    yield from keep_folder(facts, DEPLOY_STATE, 0o700)
     # Root's, with folders of the account below: the account cannot put anything in the place of
     # one.
-    folders.append(Folder(STATE))
-    folders.append(Folder(HOME, mode=0o750, owner=JOB_ACCOUNT))
+    yield from keep_folder(facts, STATE)
+    yield from keep_folder(facts, HOME, 0o750, JOB_ACCOUNT)
     # Before the roles start: a cage shows a folder alone that is there.
-    folders.append(Folder(DATA))
+    yield from keep_folder(facts, DATA)
     if spec.runs_jobs(node):
-        folders.append(Folder(JOBS))
-    return folders
+        yield from keep_folder(facts, JOBS)
 
 
 def _folder_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
@@ -392,7 +367,7 @@ def _folder_questions(spec: DeploymentSpec, node: str) -> Questions:
     return Questions(files=(*_FOLDERS, CURRENT, NOTED), space=(ENVIRONMENTS,))
 
 
-NOTED_FOLDERS = Subject("noted folders", "prepare", resources=_notes)
+NOTED_FOLDERS = Subject("noted folders", "prepare", plan=_notes)
 FOLDERS = Subject(
-    "folders", "prepare", check=_folder_findings, resources=_folders, questions=_folder_questions
+    "folders", "prepare", check=_folder_findings, plan=_folders, questions=_folder_questions
 )

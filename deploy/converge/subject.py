@@ -4,10 +4,10 @@ Pure data.
 """
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from deploy.cluster.places import SharedFolders, publisher, shared_folders
 from deploy.cluster.services import ClusterStatus, kept_tasks
@@ -157,14 +157,8 @@ class Change:
         } | ({"diff": self.diff} if self.diff else {})
 
 
-class Resource(Protocol):
-    """One thing that the inventory wants of a node."""
-
-    def changes(self, facts: Any) -> tuple[Change, ...]:
-        """Return what to change; empty where it is so already.
-
-        `facts` are those of the cluster's kind (`Desired.ask`).
-        """
+Changes = Iterator[Change]
+"""What to change of a node, in order; nothing where all is so already."""
 
 
 def text_diff(path: str, before: bytes | None, after: bytes) -> str:
@@ -291,30 +285,6 @@ class NodeAnswer:
     answered_seconds: float
 
 
-def _no_script(questions: Questions) -> str:
-    return ""
-
-
-def _no_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    return {}
-
-
-def _no_findings(node: NodeSpec, facts: MachineFacts) -> Found:
-    yield from ()
-
-
-def _no_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
-    return ()
-
-
-def _no_undo() -> str:
-    return ""
-
-
-def _no_questions(spec: DeploymentSpec, node: str) -> Questions:
-    return Questions()
-
-
 @dataclass(frozen=True)
 class Subject:
     """One subject; a part that it lacks says nothing.
@@ -324,17 +294,17 @@ class Subject:
 
     name: str
     phase: str
-    """The phase that its `resources` belong to."""
-    script: Callable[[Questions], str] = _no_script
+    """The phase that its `plan` belongs to."""
+    script: Callable[[Questions], str] = lambda questions: ""
     """Shell that prints `section NAME` and the answer; see `fact_script`."""
-    read: Callable[[NodeAnswer], Mapping[str, object]] = _no_facts
+    read: Callable[[NodeAnswer], Mapping[str, object]] = lambda answer: {}
     """Fields of `MachineFacts` by name; any other name goes into `MachineFacts.more`. May raise
     ValueError."""
-    check: Callable[[NodeSpec, MachineFacts], Found] = _no_findings
+    check: Callable[[NodeSpec, MachineFacts], Found] = lambda node, facts: iter(())
     """The check for what would make a start fail, and for what else is worth knowing."""
-    resources: Callable[[DeploymentSpec, str, MachineFacts], Sequence[Resource]] = _no_resources
-    """The resources that the spec wants; within a phase the order of `SUBJECTS` counts."""
-    undo: Callable[[], str] = _no_undo
+    plan: Callable[[DeploymentSpec, str, MachineFacts], Changes] = lambda *_: iter(())
+    """What to change of a node; within a phase the order of `SUBJECTS` counts."""
+    undo: Callable[[], str] = lambda: ""
     """Shell for `reset`, which ignores its return code. It may add to `notes` and `problems`."""
-    questions: Callable[[DeploymentSpec, str], Questions] = _no_questions
-    """The files, units and packages of the node that its resources compare."""
+    questions: Callable[[DeploymentSpec, str], Questions] = lambda spec, node: Questions()
+    """The files, units and packages of the node that its plan compares."""

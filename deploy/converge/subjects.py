@@ -53,7 +53,7 @@ SUBJECTS = [
     SERVICE,
     NODE_EXPORTER,
 ]
-"""The order of questions, of findings, and of the resources within a phase.
+"""The order of questions, of findings, and of the plans within a phase.
 
 The clock is first: its answer should be as near to the question as possible. The folders are noted
 before anything is made, and packages whose start would do harm are masked before they come.

@@ -6,9 +6,9 @@ No packages, no mounts, no firewall.
 import os
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError, UsageError
 from core.ground.locks import held_by
@@ -23,27 +23,15 @@ from deploy.converge.check import Finding, check_node, gather, guard_of, open_to
 from deploy.converge.deployment import Desired
 from deploy.converge.hardware import device_findings, devices_here
 from deploy.converge.machine_facts import memory_of_roles
-from deploy.converge.subject import Call, Change, DeploymentDisplay, Resource
+from deploy.converge.subject import Call, Change, Changes, DeploymentDisplay
 from deploy.converge.survey import Survey
 from deploy.supervisor.services import Supervised
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
 
-Kind = Literal["start", "restart", "wait", "keep", "refuse", "run", "skip"]
 STOPS_AFTER = "PSCLUSTER_STOPS_AFTER"
 """A variable of the environment that `make run` sets: it stops the cluster after this start."""
-CHANGES: frozenset[Kind] = frozenset({"start", "restart", "run"})
-_NOT_YET: frozenset[Kind] = frozenset({"start", "restart", "wait"})
-
-
-@dataclass(frozen=True)
-class PlannedStep:
-    """One thing that a start does about `subject`, a role or a job."""
-
-    kind: Kind
-    subject: str
-    detail: str
 
 
 def plan_start(
@@ -55,67 +43,52 @@ def plan_start(
     *,
     nodes: Collection[str] | None = None,
     due: bool = False,
-) -> list[PlannedStep]:
+) -> list[Change]:
     """The steps of a start in order: for the roles `tasks` (of `nodes`) and the jobs.
 
-    `run_jobs` is `--jobs`, `--no-jobs` (False) or neither.
-
-    `due`: the jobs have to run even on a cluster that runs already.
+    `run_jobs` is `--jobs`, `--no-jobs` (False) or neither: then they run on a cluster that does not
+    run yet, or with `due`.
     """
     problem = disagreement(tasks, status, inventory)
     if problem:
-        return [PlannedStep("refuse", status.cluster, problem)]
+        return [Change("cluster", status.cluster, "refuse", problem, ())]
     chosen = [task for task in tasks if nodes is None or task.node in nodes]
+    steps = planned_roles(chosen, status)
     due = due or not status.running
-    return planned_roles(chosen, status) + planned_jobs(jobs, run_jobs, due=due)
+    for number, job in enumerate(jobs, 1):
+        if run_jobs is False:
+            steps.append(Change("job", job, "skip", "--no-jobs", ()))
+        elif run_jobs is None and not due:
+            detail = "already running, jobs not repeated (--jobs runs them)"
+            steps.append(Change("job", job, "skip", detail, ()))
+        else:
+            steps.append(Change("job", job, "run", f"job {number} of {len(jobs)}", ()))
+    return steps
 
 
-def changes_of(steps: Sequence[PlannedStep]) -> int:
+def changes_of(steps: Sequence[Change]) -> int:
     """Return how many steps change something."""
-    return sum(step.kind in CHANGES for step in steps)
+    return sum(step.action in ("start", "restart", "run") for step in steps)
 
 
-def planned_roles(tasks: Sequence[Task], status: ClusterStatus) -> list[PlannedStep]:
-    """Return what a start does about each role."""
+def planned_roles(tasks: Sequence[Task], status: ClusterStatus) -> list[Change]:
+    """Return what a start does about each role: start, restart, wait or keep."""
     roles = {role.name: role for role in status.roles}
     steps = []
     for task in tasks:
         role = roles[task.name]
         where = f"{task.address}, metrics on {task.metrics_address}"
-        if role.state is RoleState.STOPPED:
-            steps.append(PlannedStep("start", task.name, f"{where}, on {task.node}"))
-        elif role.state in (RoleState.FAILED, RoleState.FROZEN):
-            steps.append(
-                PlannedStep("restart", task.name, role.reason or f"{role.state} (pid {role.pid})")
-            )
-        elif role.state is RoleState.READY:
-            steps.append(PlannedStep("keep", task.name, f"ready at {where} (pid {role.pid})"))
-        else:
-            steps.append(
-                PlannedStep(
-                    "wait", task.name, f"{role.state}{': ' if role.reason else ''}{role.reason}"
-                )
-            )
+        match role.state:
+            case RoleState.STOPPED:
+                action, detail = "start", f"{where}, on {task.node}"
+            case RoleState.FAILED | RoleState.FROZEN:
+                action, detail = "restart", role.reason or f"{role.state} (pid {role.pid})"
+            case RoleState.READY:
+                action, detail = "keep", f"ready at {where} (pid {role.pid})"
+            case _:
+                action, detail = "wait", ": ".join(filter(None, (role.state, role.reason)))
+        steps.append(Change("role", task.name, action, detail, ()))
     return steps
-
-
-def planned_jobs(jobs: Sequence[str], run_jobs: bool | None, *, due: bool) -> list[PlannedStep]:
-    """Plan the jobs of a start.
-
-    They run unless `run_jobs` (`--jobs`, `--no-jobs` or neither) or a cluster that ran already says
-    otherwise.
-    """
-    if run_jobs is False:
-        return [PlannedStep("skip", job, "--no-jobs") for job in jobs]
-    if run_jobs is None and not due:
-        return [
-            PlannedStep("skip", job, "already running, jobs not repeated (--jobs runs them)")
-            for job in jobs
-        ]
-    return [
-        PlannedStep("run", job, f"job {number} of {len(jobs)}")
-        for number, job in enumerate(jobs, 1)
-    ]
 
 
 def disagreement(tasks: Sequence[Task], status: ClusterStatus, inventory: Path) -> str:
@@ -153,16 +126,14 @@ class Roles:
     services: Supervised
     inventory: Path
 
-    def changes(self, facts: ClusterStatus) -> tuple[Change, ...]:
-        """Return one change for each role; the first starts them all."""
-        steps = [step for step in planned_roles(self.tasks, facts) if step.kind in _NOT_YET]
+    def changes(self, facts: ClusterStatus) -> Changes:
+        """Yield one change for each role; the first starts them all."""
+        steps = [step for step in planned_roles(self.tasks, facts) if step.action != "keep"]
         names = [step.subject for step in steps]
         first = Call(f"start {', '.join(names)}", self._start)
         followers = [Call("ready with the first", lambda progress: None)] * len(names)
-        return tuple(
-            Change("role", step.subject, step.kind, step.detail, (call,), runs_jobs=True)
-            for step, call in zip(steps, (first, *followers), strict=False)
-        )
+        for step, call in zip(steps, (first, *followers), strict=False):
+            yield replace(step, steps=(call,), runs_jobs=True)
 
     def _start(self, progress: DeploymentDisplay) -> None:
         """Raises ClusterError with the reason of each role that is not ready."""
@@ -189,18 +160,18 @@ class Roles:
 def require_ready(now: ClusterStatus, names: Sequence[str], inventory: Path) -> None:
     """Raise ClusterError unless all of these roles are ready.
 
-    The error has the reasons, and says how to end the roles that run.
+    The error has the reasons; without one it says how to end the roles that run.
     """
     chosen = [role for role in now.roles if role.name in names]
     if all(role.state is RoleState.READY for role in chosen):
         return
     unwell = [f"{role.name} {role.state}: {role.reason}" for role in chosen if role.reason]
+    if unwell:
+        raise ClusterError("\n".join(unwell))
     alive = sum(role.pid is not None for role in now.roles)
     summary = f"{alive} of {len(now.roles)} roles {'runs' if alive == 1 else 'run'}"
     ends = {0: "the supervisor", 1: "it"}.get(alive, "them")
-    raise ClusterError(
-        "\n".join([*unwell, f"{summary}; `{command('deploy stop', inventory)}` ends {ends}"])
-    )
+    raise ClusterError(f"{summary}; `{command('deploy stop', inventory)}` ends {ends}")
 
 
 @dataclass(frozen=True)
@@ -252,11 +223,8 @@ class ThisMachine(Desired):
         findings = check_node(tasks, self.services.state(), facts, memory, job is not None)
         return (*findings, *(Finding(level, topic, line) for level, topic, line in of_devices))
 
-    def phase(self, phase: str, node: str, facts: ClusterStatus) -> Sequence[Resource]:
-        """Return the roles of the node, in the phase that starts services."""
-        if phase != "services" or disagreement(self.tasks, facts, self.inventory.path):
-            return ()
-        tasks = tuple(task for task in self.tasks if task.node == node)
-        if tasks:
-            return (Roles(tasks, self.services, self.inventory.path),)
-        return ()
+    def plan(self, phase: str, node: str, facts: ClusterStatus) -> Changes:
+        """Yield the starts of the node's roles, in the phase that starts services."""
+        if phase == "services" and not disagreement(self.tasks, facts, self.inventory.path):
+            tasks = tuple(task for task in self.tasks if task.node == node)
+            yield from Roles(tasks, self.services, self.inventory.path).changes(facts)

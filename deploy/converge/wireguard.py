@@ -4,25 +4,29 @@ Each node makes its own keys. The public one is pinned on the operator's machine
 connection whose host key is pinned, and the other nodes get it from there.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Interface, IPv4Network
 
 from deploy.cluster.login import IN_CLEAR, TunnelKeys, is_tunnel_key, tunnel_key_changed
 from deploy.cluster.places import UNIT_FOLDER
 from deploy.common.command_line import quoted
 from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.resources import Absent, File, Folder, RunningUnit, UnitFiles
+from deploy.converge.resources import (
+    RunningUnit,
+    keep_absent,
+    keep_file,
+    keep_folder,
+    keep_unit_files,
+)
 from deploy.converge.subject import (
     Call,
     Change,
-    DeploymentDisplay,
+    Changes,
     DeploymentSpec,
     Found,
     Learn,
     NodeAnswer,
     NodeSpec,
-    Resource,
     Shell,
     Subject,
     Upload,
@@ -119,154 +123,103 @@ def _shared_networks(spec: NodeSpec, facts: MachineFacts) -> Iterator[str]:
             )
 
 
-@dataclass(frozen=True)
-class TunnelKey:
-    """The node's own pair of keys: the private one never leaves it, the public one is pinned."""
+def _keep_key(facts: MachineFacts, node: str, keys: TunnelKeys) -> Changes:
+    """Make the node's own pair of keys where there is none, or another is wanted; pin the public.
 
-    node: str
-    keys: TunnelKeys
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Make the pair where there is none, or another is wanted; pin what is not pinned."""
-        now = facts.more.get(KEY)
-        learn = Learn(
-            "pin its public key",
-            f"wg pubkey <{PRIVATE_KEY}",
-            lambda key: self.keys.pin(self.node, key.strip()),
-        )
-        replaced = self.node in self.keys.replaced
-        if now is not None and not replaced:
-            if now == self.keys.known.get(self.node):
-                return ()
-            return (Change("key", "WireGuard", "pin", "made there before", (learn,)),)
-        if now is None:
-            action = "create"
-        else:
-            action = "change"
-        make = f"umask 077; wg genkey >{PRIVATE_KEY}.new && mv -f {PRIVATE_KEY}.new {PRIVATE_KEY}"
-        if not replaced:
-            make = f"[ -s {PRIVATE_KEY} ] || {{ {make}; }}"
-        steps = (Shell("make a pair of keys", make), learn)
-        return (Change("key", "WireGuard", action, "made there; its public one is pinned", steps),)
+    The private one never leaves the node.
+    """
+    now = facts.more.get(KEY)
+    learn = Learn(
+        "pin its public key",
+        f"wg pubkey <{PRIVATE_KEY}",
+        lambda key: keys.pin(node, key.strip()),
+    )
+    replaced = node in keys.replaced
+    if now is not None and not replaced:
+        if now != keys.known.get(node):
+            yield Change("key", "WireGuard", "pin", "made there before", (learn,))
+        return
+    make = f"umask 077; wg genkey >{PRIVATE_KEY}.new && mv -f {PRIVATE_KEY}.new {PRIVATE_KEY}"
+    if not replaced:
+        make = f"[ -s {PRIVATE_KEY} ] || {{ {make}; }}"
+    steps = (Shell("make a pair of keys", make), learn)
+    action = "create" if now is None else "change"
+    yield Change("key", "WireGuard", action, "made there; its public one is pinned", steps)
 
 
-@dataclass(frozen=True)
-class TunnelPeers:
-    """The other nodes' keys, addresses and ends."""
+def _keep_peers(facts: MachineFacts, spec: DeploymentSpec, node: str, keys: TunnelKeys) -> Changes:
+    """Write the other nodes' keys, addresses and ends where they differ.
 
-    spec: DeploymentSpec
-    node: str
-    keys: TunnelKeys
+    A key that a node of this run is still to make differs too.
+    """
 
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Write what differs; a key that a node of this run is still to make differs too."""
-        now = facts.files.get(PEERS_PATH)
-        to_come = self.keys.replaced | (self.spec.takes_part - set(self.keys.known))
-        if not to_come and now is not None and now.content == self._text():
-            return ()
-        steps = (Upload(f"write {PEERS_PATH}", self._text, PEERS_PATH, 0o600), _AGAIN)
-        count = f"{len(self.spec.inventory.nodes) - 1} other nodes"
-        return (Change("file", PEERS_PATH, "create" if now is None else "change", count, steps),)
+    def text() -> bytes:
+        return tunnel_peers(spec.inventory, node, keys.known).encode()
 
-    def _text(self) -> bytes:
-        return tunnel_peers(self.spec.inventory, self.node, self.keys.known).encode()
+    now = facts.files.get(PEERS_PATH)
+    to_come = keys.replaced | (spec.takes_part - set(keys.known))
+    if to_come or now is None or now.content != text():
+        steps = (Upload(f"write {PEERS_PATH}", text, PEERS_PATH, 0o600), _AGAIN)
+        count = f"{len(spec.inventory.nodes) - 1} other nodes"
+        yield Change("file", PEERS_PATH, "create" if now is None else "change", count, steps)
 
 
-@dataclass(frozen=True)
-class OpenedWithin:
-    """The table of before answers in the tunnel too, until the firewall's own phase replaces it."""
-
-    addresses: tuple[str, ...]
-    mark: str
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Add the addresses to a loaded table that has others: NFS is mounted before that phase."""
-        if facts.firewall in (None, self.mark) or UNIT_PATH in facts.files:
-            return ()
-        elements = ", ".join(self.addresses)
-        script = quoted("nft", f"add element inet {TABLE} nodes {{ {elements} }}")
-        steps = (Shell("let the tunnel's addresses in", script),)
-        return (Change("firewall", "tunnel", "create", "until its rules are replaced", steps),)
+def _opened(what: str, script: str) -> Change:
+    """The change of a table of before, until the firewall's own phase replaces it."""
+    steps = (Shell(what, script),)
+    return Change("firewall", "tunnel", "create", "until its rules are replaced", steps)
 
 
-def _key_resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
-    if not spec.inventory.encrypted:
-        return ()
-    assert spec.keys is not None  # `open_cluster` reads them
-    return (Folder(TUNNEL_FOLDER, mode=0o700), TunnelKey(node, spec.keys))
+def _plan_keys(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+    if spec.inventory.encrypted:
+        assert spec.keys is not None  # `open_cluster` reads them
+        yield from keep_folder(facts, TUNNEL_FOLDER, 0o700)
+        yield from _keep_key(facts, node, spec.keys)
 
 
-def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+def _plan(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
     inventory = spec.inventory
     if not inventory.encrypted:
-        return (OpenedBeside(tuple(sorted(inventory.links.values()))),)
+        if UNIT_PATH in facts.files:  # mounts move out of the tunnel before it goes
+            nodes = ", ".join(sorted(inventory.links.values()))
+            accept = f"input ip saddr {{ {nodes} }} tcp dport {NFS_PORT} accept"
+            rule = quoted(f"insert rule inet {TABLE} {accept}")
+            yield _opened("let NFS in beside the tunnel", f"nft {rule} 2>/dev/null || :")
+        return
     assert spec.keys is not None
+    if (
+        facts.firewall not in (None, firewall_mark(inventory, node))
+        and UNIT_PATH not in facts.files
+    ):
+        elements = ", ".join(sorted(inventory.hosts.values()))  # NFS is mounted within
+        script = quoted("nft", f"add element inet {TABLE} nodes {{ {elements} }}")
+        yield _opened("let the tunnel's addresses in", script)
     unit = tunnel_unit(inventory, node, in_kernel=bool(facts.more.get(TUNNEL_MODULE)))
-    within = tuple(sorted(inventory.hosts.values()))
-    return (
-        OpenedWithin(within, firewall_mark(inventory, node)),
-        File(TUNNEL_SCRIPT, tunnel_script().encode(), 0o600, then=(_AGAIN,)),
-        TunnelPeers(spec, node, spec.keys),
-        UnitFiles(((UNIT_PATH, unit),)),
-        RunningUnit(TUNNEL_UNIT, UNIT_PATH, unit, hint=_HINT),
-    )
+    yield from keep_file(facts, TUNNEL_SCRIPT, tunnel_script().encode(), 0o600, then=(_AGAIN,))
+    yield from _keep_peers(facts, spec, node, spec.keys)
+    yield from keep_unit_files(facts, [(UNIT_PATH, unit)])
+    yield from RunningUnit(TUNNEL_UNIT, UNIT_PATH, unit, hint=_HINT).changes(facts)
 
 
-@dataclass(frozen=True)
-class KeyGone:
-    """No key on the node, and none pinned once it is gone."""
-
-    node: str
-    keys: TunnelKeys | None
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Remove it, and forget its public one."""
-        if TUNNEL_FOLDER not in facts.files:
-            return ()
-
-        def forget(_: DeploymentDisplay) -> None:
-            if self.keys is not None:
-                self.keys.forget([self.node])
-
-        steps = (
-            Shell(f"remove {TUNNEL_FOLDER}", quoted(*remove(TUNNEL_FOLDER))),
-            Call("forget its public key", forget),
-        )
-        return (Change("key", "WireGuard", "remove", "not in the inventory any more", steps),)
-
-
-@dataclass(frozen=True)
-class OpenedBeside:
-    """NFS beside a tunnel that goes: mounts move before the firewall's own phase."""
-
-    links: tuple[str, ...]
-
-    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Open the port of NFS to the nodes' own addresses while the tunnel is there."""
-        if UNIT_PATH not in facts.files:
-            return ()
-        nodes = ", ".join(self.links)
-        port = NFS_PORT
-        accept = f"input ip saddr {{ {nodes} }} tcp dport {port} accept"
-        rule = quoted(f"insert rule inet {TABLE} {accept}")
-        steps = (Shell("let NFS in beside the tunnel", f"nft {rule} 2>/dev/null || :"),)
-        return (Change("firewall", "tunnel", "create", "until its rules are replaced", steps),)
-
-
-def _without(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
-    """Return the end of the tunnel, after the mounts and the roles have left it.
+def _plan_end(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+    """Yield the end of the tunnel, after the mounts and the roles have left it.
 
     An NFS mount whose server is out of reach cannot be taken away.
     """
     if spec.inventory.encrypted:
-        return ()
+        return
     ended = Shell("end the tunnel", f"systemctl disable --now {TUNNEL_UNIT} 2>/dev/null || :")
     reload = Shell("reload systemd", "systemctl daemon-reload")
-    return (
-        Absent(UNIT_PATH, before=(ended,), then=(reload,)),
-        *map(Absent, (TUNNEL_SCRIPT, PEERS_PATH)),
-        KeyGone(node, spec.keys),
-    )
+    yield from keep_absent(facts, UNIT_PATH, before=(ended,), then=(reload,))
+    yield from keep_absent(facts, TUNNEL_SCRIPT)
+    yield from keep_absent(facts, PEERS_PATH)
+    if TUNNEL_FOLDER in facts.files:
+        keys = spec.keys or TunnelKeys()
+        steps = (
+            Shell(f"remove {TUNNEL_FOLDER}", quoted(*remove(TUNNEL_FOLDER))),
+            Call("forget its public key", lambda _: keys.forget([node])),
+        )
+        yield Change("key", "WireGuard", "remove", "not in the inventory any more", steps)
 
 
 def _undo() -> str:
@@ -284,8 +237,6 @@ def _questions(spec: DeploymentSpec, node: str) -> Questions:
     )
 
 
-KEYS = Subject("keys of the tunnel", "prepare", resources=_key_resources)
-TUNNEL = Subject(
-    "tunnel", "transport", _script, _tunnel_facts, _check, _resources, _undo, _questions
-)
-TUNNEL_END = Subject("end of the tunnel", "services", resources=_without)
+KEYS = Subject("keys of the tunnel", "prepare", plan=_plan_keys)
+TUNNEL = Subject("tunnel", "transport", _script, _tunnel_facts, _check, _plan, _undo, _questions)
+TUNNEL_END = Subject("end of the tunnel", "services", plan=_plan_end)

@@ -15,7 +15,7 @@ from cluster.apps.environments import ON_NODES, python_of
 from core.ground.errors import ExitCode, reason_of
 from core.ground.files import json_object
 from core.logs import say, say_json
-from deploy.cluster.cluster import ManagedCluster, ProvenAddresses, with_proven_addresses
+from deploy.cluster.cluster import ManagedCluster, with_trusted_addresses
 from deploy.cluster.connector import NodeDeadlineError, NodeUnreachableError
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import JOB_ACCOUNT
@@ -186,9 +186,7 @@ class SubmittedJobs(JobServices):
     def _jobs(self, fleet: Fleet, more: Sequence[str] = ()) -> NodeJobs:
         (hub,) = self._nodes("coordinator")
         overrides = (*self._cluster.overrides, *more)
-        inventory = with_proven_addresses(
-            self._cluster.inventory, ProvenAddresses(self._cluster.known_hosts)
-        )
+        inventory = with_trusted_addresses(self._cluster.inventory, self._cluster.known_hosts)
         return NodeJobs(fleet.nodes[hub], inventory, overrides)
 
 

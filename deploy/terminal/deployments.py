@@ -16,7 +16,7 @@ from deploy.converge.apply import StepFailure
 from deploy.converge.check import Finding, Level
 from deploy.converge.recap import Recap
 from deploy.converge.subject import Change, DeploymentDisplay
-from deploy.converge.this_machine import PlannedStep, changes_of
+from deploy.converge.this_machine import changes_of
 from deploy.terminal.console import console, lean_table
 
 _STATE_COLOURS = {"ok": "green", "changed": "yellow", "failed": "red"}
@@ -95,17 +95,17 @@ def progress(kind: type[Progress], title: str) -> Iterator[Progress]:
         say(f"warning: {line}", error=True)
 
 
-def show_plan(steps: Sequence[PlannedStep], inventory: Path) -> None:
+def show_steps(steps: Sequence[Change], inventory: Path) -> None:
     """Show one line a step, and the command that carries the plan out."""
     from core.logs.screen import words
 
     screen = console()
     changes = changes_of(steps)
     for step in steps:
-        screen.print(words(f"  {step.kind:<8}{step.subject:<12}{step.detail}"))
+        screen.print(words(f"  {step.action:<8}{step.subject:<12}{step.detail}"))
     if changes:
         screen.print(f"{changes} to change; `{command('deploy start', inventory)}` does it")
-    elif all(step.kind != "refuse" for step in steps):
+    elif all(step.action != "refuse" for step in steps):
         screen.print("nothing to change")
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from fabric.main import program
 
-from deploy.commands import opening
 from deploy.common.project import ROOT
 from deploy.converge import coordinator
 from deploy.converge.code import ReleaseChoice
@@ -25,9 +24,6 @@ def fab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.setattr(coordinator, "OPERATOR_LOCK", str(tmp_path / "operator"))
 
     def typed(line: str) -> Outcome:
-        monkeypatch.setattr(
-            opening, "OPENER", opening.InventoryOpener()
-        )  # as in a process of its own
         code = 0
         try:
             program.run(["fab", "-r", str(ROOT), *shlex.split(line)])

@@ -12,7 +12,7 @@ import pytest
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.login import PinnedKeys, SshAddress
 from deploy.converge.apply import StepFailedError, apply
-from deploy.converge.roles import Firewall
+from deploy.converge.roles import keep_firewall
 from tests.lab.deployed import Place, trusted
 from tests.lab.oddities import Oddity
 from tests.lab.operator import Done, Operator
@@ -121,7 +121,7 @@ def test_rules_that_lock_us_out_are_undone_by_themselves(patient: Place) -> None
     address = SshAddress(WELL, node.address, USER, 22, str(lab.places.key), 5.0)
     connection = NodeConnection(address, PinnedKeys(patient.operator.known_hosts()))
     try:
-        (change,) = Firewall(locking).changes(patient.operator.wish().ask(connection))
+        (change,) = keep_firewall(patient.operator.wish().ask(connection), locking)
         with pytest.raises(StepFailedError) as caught:
             apply(connection, "firewall", (change,), lambda change, seconds: None)
         assert caught.value.record.step == "log in again through the new rules"

@@ -156,11 +156,9 @@ def test_a_role_that_cannot_start_gives_its_one_line(cluster: LocalCluster) -> N
     assert check.code == 1
     assert f"port {taken} is taken by process {os.getpid()}" in check.stdout
     assert started.code == 3
-    line, left = started.stderr.strip().splitlines()
+    (line,) = started.stderr.strip().splitlines()
     assert line.startswith(f"ps:0 failed: port {taken} ")
     assert line.removeprefix("ps:0 failed: ") not in started.stdout
-    remedy = f"`fab deploy stop --inventory {cluster.inventory.path}` ends it"
-    assert left == f"1 of 2 roles runs; {remedy}"
     assert "exit code 20 (PORT_TAKEN)" in line
     assert "job 1" not in started.stdout
     cluster.start()  # mended

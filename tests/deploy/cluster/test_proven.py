@@ -14,11 +14,10 @@ from core.ground.errors import ClusterError
 from core.inventory import Inventory, Machine
 from core.inventory.loading import loads
 from deploy.cluster.cluster import (
-    ProvenAddresses,
-    address_lines,
+    TrustedAddresses,
     as_overrides,
-    with_confirmed_addresses,
-    with_resolved_addresses,
+    resolved_names,
+    with_trusted_addresses,
 )
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.fleet import Fleet
@@ -37,36 +36,48 @@ from tests.deploy.over_ssh.sshd import Sshd, running_sshd
 
 ATTACKER = "192.168.1.66"
 NAMES = {f"rpi{number:02d}.local": f"192.168.1.{15 + number}" for number in range(1, 17)}
-FORGED = NAMES | {"rpi05.local": ATTACKER}
+HOSTS = {name.removesuffix(".local"): host for name, host in NAMES.items()}
 
 
-def of_names(folder: Path, says: Mapping[str, str]) -> Inventory:
+def machine_of(says: Mapping[str, str]) -> Machine:
+    return Machine(lambda: "operator", dict, says.get, resolves_nodes=False)
+
+
+def of_names(folder: Path) -> Inventory:
     """The shipped inventory with a name in the place of each address, as `fab` opens it now."""
     text = (ROOT / "inventory.yaml").read_text(encoding="utf-8")
     for name, address in NAMES.items():
         assert f"address: {address}," in text
         text = text.replace(f"address: {address},", f"address: {name},")
-    machine = Machine(lambda: "operator", dict, says.get, resolves_nodes=False)
     path = folder / "inventory.yaml"
-    opened = loads(text, str(path), (), path=path, machine=machine)
-    return with_resolved_addresses(opened, ProvenAddresses(folder / "known_hosts"), machine)
+    opened = loads(text, str(path), (), path=path, machine=machine_of({}))
+    return with_trusted_addresses(opened, folder / "known_hosts")
 
 
-class Silent(PlayedMachine):
-    """A node at whose address another key answers."""
+def trusted(folder: Path, says: Mapping[str, str]) -> Inventory:
+    """The same after `fab deploy trust`, for which the network says this of names."""
+    inventory = of_names(folder)
+    hosts = resolved_names(inventory, HOSTS, machine_of(says))
+    TrustedAddresses(folder / "known_hosts").keep(inventory, hosts)
+    return of_names(folder)
 
-    def open(self) -> None:
-        raise ClusterError(f"{self.name}: its host key is not the one that is pinned")
 
+def played(folder: Path, inventory: Inventory, lost: str) -> Fleet:
+    """Each node where it is, but for one that is elsewhere by now."""
 
-def played(folder: Path, inventory: Inventory) -> Fleet:
-    """Each node where its name leads; the attacker has no pinned key."""
-    nodes: list[PlayedMachine] = []
-    for node in inventory.nodes:
-        here = addresses(inventory)[len(nodes)].host
-        kind = PlayedMachine if here == NAMES[str(node.address)] else Silent
-        nodes.append(kind(folder / node.name, node.name, here))
-    return Fleet(nodes, parallel=4)
+    class Silent(PlayedMachine):
+        def open(self) -> None:
+            raise ClusterError(f"{self.name}: its host key is not the one that is pinned")
+
+    return Fleet(
+        [
+            (Silent if node.name == lost else PlayedMachine)(
+                folder / node.name, node.name, HOSTS[node.name]
+            )
+            for node in inventory.nodes
+        ],
+        parallel=4,
+    )
 
 
 def texts(inventory: Inventory) -> str:
@@ -76,24 +87,21 @@ def texts(inventory: Inventory) -> str:
     return "\n".join((*tables, shared, addresses_drop_in(inventory)))
 
 
-def looked(folder: Path, inventory: Inventory) -> DeploymentPlan:
+def looked(folder: Path, inventory: Inventory, lost: str = "") -> DeploymentPlan:
     desired = Machines(inventory, release())
     names = tuple(node.name for node in inventory.nodes)
     request = DeploymentRequest("start", names, ("firewall", "services"))
-    with played(folder, inventory) as fleet:
+    with played(folder, inventory, lost) as fleet:
         return survey_and_plan(fleet, desired, request, lambda words: None)
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["it was proven before", "never proven"])
+@pytest.mark.parametrize("before", [True, False], ids=["it was trusted before", "never trusted"])
 def test_who_answers_for_a_name_is_let_in_nowhere(tmp_path: Path, before: bool) -> None:
-    proven = ProvenAddresses(tmp_path / "known_hosts")
-    if before:
-        opened = of_names(tmp_path, NAMES)
-        own = {name: [host] for name, host in opened.present.items()}
-        proven.keep(with_confirmed_addresses(opened, own), own)
-    forged = of_names(tmp_path, FORGED)
-    assert {a.name: a.host for a in addresses(forged)}["rpi05"] == ATTACKER
-    planned = looked(tmp_path / "nodes", forged)
+    """After `trust` nothing asks the network for a name; whom it does not know stays out."""
+    inventory = trusted(tmp_path, {k: v for k, v in NAMES.items() if before or v[-3:] != ".20"})
+    where = {address.name: address.host for address in addresses(inventory)}
+    assert where["rpi05"] == ("192.168.1.20" if before else "rpi05.local")
+    planned = looked(tmp_path / "nodes", inventory, "rpi05")
     assert set(planned.survey.lost) == {"rpi05"}
     after = planned.desired.inventory
     written = "".join(
@@ -102,45 +110,35 @@ def test_who_answers_for_a_name_is_let_in_nowhere(tmp_path: Path, before: bool) 
         for changes in nodes.values()
         for change in changes
     )
-    for text in (texts(forged), texts(after), written):
-        assert ATTACKER not in text
+    for text in (texts(inventory), texts(after), written):
         assert ("192.168.1.20" in text) == before
-    assert "192.168.1.21" in texts(after)
-    assert "192.168.1.21" in written
+        assert "192.168.1.21" in text
+        assert "rpi05.local" not in text
     assert len(planned.survey.facts) == 15
     (line,) = [line for line in planned.addresses if line.startswith("rpi05")]
-    assert ("keep 192.168.1.20" in line) == before
+    assert ("looked for at rpi05.local 192.168.1.20" in line) == before
     assert ("do not let it in" in line) != before
-    assert ATTACKER not in " ".join(as_overrides(after))
+    (override,) = [one for one in as_overrides(after) if "rpi05" in one]
+    assert override.endswith("=192.168.1.20" if before else "=198.18.0.5")
 
 
 def test_a_relay_to_the_node_is_not_its_address(tmp_path: Path) -> None:
     """It passes on the node's own key, and the node itself has another address."""
-    forged = of_names(tmp_path, FORGED)
-    own = {name: [host] for name, host in NAMES_BY_NODE.items()}
-    after = with_confirmed_addresses(forged, own)
+    forged = trusted(tmp_path, NAMES | {"rpi05.local": ATTACKER})
+    after = looked(tmp_path / "nodes", forged).desired.inventory
     assert after.unproven == {"rpi05"}
     assert ATTACKER not in texts(after)
+    assert ATTACKER not in " ".join(as_overrides(after))
 
 
-NAMES_BY_NODE = {name.removesuffix(".local"): host for name, host in NAMES.items()}
-
-
-def test_a_new_address_of_a_name_is_said_and_kept(tmp_path: Path) -> None:
-    proven = ProvenAddresses(tmp_path / "known_hosts")
-    own = {name: [host] for name, host in NAMES_BY_NODE.items()}
-    proven.keep(with_confirmed_addresses(of_names(tmp_path, NAMES), own), own)
-    moved = of_names(tmp_path, NAMES | {"rpi05.local": "192.168.1.99"})
-    assert moved.hosts["rpi05"] == "192.168.1.20"
-    after = with_confirmed_addresses(moved, own | {"rpi05": ["192.168.1.99"]})
-    assert "rpi05: rpi05.local is 192.168.1.99 now, it was 192.168.1.20" in address_lines(
-        moved, after, own
-    )
-    proven.keep(after, own)
-    again = of_names(tmp_path, {})
+def test_a_name_that_is_trusted_again_has_its_new_address(tmp_path: Path) -> None:
+    assert trusted(tmp_path, NAMES).hosts["rpi05"] == "192.168.1.20"
+    again = trusted(tmp_path, NAMES | {"rpi05.local": "192.168.1.99"})
     assert again.hosts["rpi05"] == "192.168.1.99"
     assert "nodes.rpi05.address=192.168.1.99" in as_overrides(again)
     assert not again.unproven
+    TrustedAddresses(tmp_path / "known_hosts").keep(again, {"rpi05": None})
+    assert of_names(tmp_path).unproven == {"rpi05"}
 
 
 @pytest.mark.parametrize(
@@ -152,41 +150,39 @@ def test_an_answer_that_is_no_node_s_address_is_the_trouble_of_its_node(
     says = {name: host for name, host in NAMES.items() if name != "rpi05.local"}
     if answer is not None:
         says["rpi05.local"] = answer
-    inventory = of_names(tmp_path, says)
-    assert "rpi05" not in inventory.present
+    assert "rpi05" not in resolved_names(of_names(tmp_path), HOSTS, machine_of(says))
+    inventory = trusted(tmp_path, says)
     assert inventory.hosts["rpi05"] == "rpi05.local"
-    own = {name: [host] for name, host in NAMES_BY_NODE.items() if name in inventory.present}
-    assert "rpi05.local" not in texts(with_confirmed_addresses(inventory, own))
-    with pytest.raises(ClusterError, match=r"rpi11\.local was never proven"):
-        as_overrides(inventory)
-    (at,) = [
-        one for one in as_overrides(with_confirmed_addresses(inventory, own)) if "rpi05" in one
-    ]
-    assert at == "nodes.rpi05.address=198.18.0.5"
+    assert "rpi05.local" not in texts(inventory)
+
+
+def test_a_coordinator_without_an_address_runs_no_job(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=r"rpi11\.local was never proven: `fab deploy trust`"):
+        as_overrides(of_names(tmp_path))
 
 
 def test_a_damaged_list_of_addresses_proves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "addresses.json"
     for text in ("", "[]", "x" * 2_000_000, '{"schema": 1, "nodes": {"rpi05": {"name": 1}}}'):
         path.write_text(text)
-        assert ProvenAddresses(tmp_path / "known_hosts").load() == {}
+        assert TrustedAddresses(tmp_path / "known_hosts").load() == {}
     nodes = {"rpi05": {"name": "rpi05.local", "address": "192.168.1.20; drop"}}
     path.write_text(json.dumps({"schema": 1, "nodes": nodes}))
-    assert ProvenAddresses(tmp_path / "known_hosts").load() == {}
+    assert TrustedAddresses(tmp_path / "known_hosts").load() == {}
 
 
 def test_a_literal_address_counts_once_its_key_is_pinned(tmp_path: Path) -> None:
     path = ROOT / "inventory.yaml"
-    machine = Machine(lambda: "operator", dict, lambda name: None, resolves_nodes=False)
-    opened = loads(path.read_text(encoding="utf-8"), str(path), (), path=path, machine=machine)
+    opened = loads(
+        path.read_text(encoding="utf-8"), str(path), (), path=path, machine=machine_of({})
+    )
     hosts = [host for host in NAMES.values() if host != "192.168.1.20"]
     lines = [f"{host} ssh-ed25519 AAAA" for host in hosts[:8]]
     lines += [f"[{host}]:2200 ssh-ed25519 AAAA" for host in hosts[8:]]
     (tmp_path / "known_hosts").write_text("\n".join(lines) + "\n")
-    found = with_resolved_addresses(opened, ProvenAddresses(tmp_path / "known_hosts"), machine)
+    found = with_trusted_addresses(opened, tmp_path / "known_hosts")
     assert found.unproven == {"rpi05"}
     assert "192.168.1.20" not in texts(found)
-    assert with_confirmed_addresses(found, {"rpi05": ["192.168.1.20"]}).unproven == frozenset()
 
 
 @pytest.fixture(scope="module")

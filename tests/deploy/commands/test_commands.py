@@ -73,7 +73,7 @@ def test_help_of_a_group_names_its_actions(fab: Fab, line: str, named: str) -> N
 
 @pytest.mark.usefixtures("inventory")
 def test_one_call_says_once_which_inventory_it_means(fab: Fab) -> None:
-    assert fab("deploy plan deploy plan --inventory inventory.yaml").stdout.count(HEADER) == 1
+    assert fab("deploy plan").stdout.count(HEADER) == 1
 
 
 @rows("action")

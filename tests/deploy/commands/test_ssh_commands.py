@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from core.control.own_state import state_of
+from core.inventory import addresses
 from deploy.cluster.connector import Connector
 from deploy.commands import machine_actions
 from deploy.release.requirements import committed, environment_key
@@ -68,6 +69,28 @@ def test_trust_shows_fingerprints_and_pins_what_a_person_agrees_to(
     done = fab("deploy trust --yes").says("pinned 2 in ")
     assert (done.stdout.count("  known"), done.stdout.count("  new")) == (1, 2)
     fab("deploy trust").says("all 3 are pinned in ")
+
+
+def test_trust_writes_down_the_address_of_a_host_name(
+    tmp_path: Path, fab: Fab, sshd: Sshd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, THREE.replace("address: 10.77.0.2,", "address: pi-2.local,"), sshd)
+    names = {"pi-2.local": "10.77.0.2"}
+    monkeypatch.setattr(addresses, "_resolve", names.get)
+    fab("deploy trust --yes").says("pi-2: pi-2.local is 10.77.0.2\n")
+    names["pi-2.local"] = "10.77.0.9"  # which no other command asks for
+    fab("deploy plan --json").warns("cluster three: inventory.yaml", code=3)
+    assert addresses_file(tmp_path) == {"pi-2": {"name": "pi-2.local", "address": "10.77.0.2"}}
+    fab("deploy trust").says("pi-2: pi-2.local is 10.77.0.9 now, it was 10.77.0.2\n")
+    assert addresses_file(tmp_path)["pi-2"]["address"] == "10.77.0.9"
+    del names["pi-2.local"]
+    fab("deploy trust").warns("pi-2: pi-2.local leads to no IPv4 address", code=3)
+
+
+def addresses_file(folder: Path) -> dict[str, dict[str, str]]:
+    text = known_hosts(folder).with_name("addresses.json").read_text()
+    nodes: dict[str, dict[str, str]] = json.loads(text)["nodes"]
+    return nodes
 
 
 @pytest.mark.usefixtures("three")

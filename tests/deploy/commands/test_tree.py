@@ -1,4 +1,4 @@
-"""How a line is read: words by their place, several commands, and completion in a shell."""
+"""How a line is read: words by their place, and completion in a shell."""
 
 import os
 import re
@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from click.shell_completion import ShellComplete
 
-from core.ground.errors import UsageError
-from deploy.commands.registry import COMMANDS
-from deploy.commands.tree import ActionCommand, Tree, calls
+from deploy.commands.action import Action
+from deploy.commands.tree import Tree, run
 from deploy.commands.ungrouped import SHELLS, completion_script, completion_variable
 from deploy.common.project import ROOT
 from tests.deploy.tables import Tables
@@ -23,36 +22,21 @@ from tools.command_reference import render
 rows = Tables(__file__)
 
 
-def read(line: str) -> list[list[Any]]:
-    """The commands of a line with what was given to each."""
-    found = []
-    for name, words in calls(line.split()):
-        context = ActionCommand(name, COMMANDS[name]).make_context(name, list(words))
-        given = {
-            key: [*value] if isinstance(value, tuple) else value
-            for key, value in context.params.items()
-            if value
-        }
-        found.append([name, given])
-    return found
-
-
 @rows("line", "given")
-def test_the_word_of_a_command_may_stand_anywhere(line: str, given: dict[str, object]) -> None:
-    ((name, found),) = read(line)
-    assert name in ("job run", "deploy render")
-    assert found == given
-
-
-@rows("line", "found")
-def test_each_command_of_a_line_keeps_its_own_words(line: str, found: list[list[object]]) -> None:
-    assert read(line) == found
+def test_a_command_takes_its_words(
+    monkeypatch: pytest.MonkeyPatch, line: str, given: dict[str, object]
+) -> None:
+    calls: list[dict[str, Any]] = []
+    monkeypatch.setattr(Action, "run", lambda _, values: calls.append(values))
+    assert run(line.split(), "fab") == 0
+    (values,) = calls
+    lists = {key: [*value] for key, value in values.items() if isinstance(value, tuple)}
+    assert {key: value for key, value in (values | lists).items() if value is not False} == given
 
 
 @rows("line")
 def test_what_is_no_command_is_refused(line: str) -> None:
-    with pytest.raises(UsageError):
-        list(calls(line.split()))
+    assert run(line.split(), "fab") == 2
 
 
 COMPLETED = [
@@ -61,8 +45,7 @@ COMPLETED = [
     ("fab deploy start --dry", "--dry-run"),
     ("fab job train --mode syn", "sync"),
     ("fab data fetch ha", "hapt"),
-    ("fab deploy stop deploy sta", "start"),
-    ("fab deploy stop --limit ps deploy start --jo", "--jobs"),
+    ("fab deploy start --limit ps --jo", "--jobs"),
 ]
 
 
@@ -72,7 +55,7 @@ def programs(tmp_path: Path) -> dict[str, str]:
     quick = tmp_path / "fab"
     quick.write_text(
         program(
-            "from deploy.commands.completing import answers_shell\n"
+            "from deploy.commands.ungrouped import answers_shell\n"
             "answers_shell('fab') or exit('no shell asks')\n"
         )
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from deploy.cluster.fleet import Fleet
-from deploy.converge.code import UnpackedRelease, prune
+from deploy.converge.code import keep_release, prune
 from tests.deploy.converge.pi import untouched
 from tests.deploy.converge.played_machine import ENVIRONMENT, code_wheel
 from tests.deploy.local_shell import Heard
@@ -37,9 +37,9 @@ def test_old_releases_stay_while_a_job_runs(units: str, removed: bool) -> None:
 
 def test_a_release_with_another_environment_is_not_the_one_that_is_wanted() -> None:
     wheel = code_wheel(NEW)
-    wanted = UnpackedRelease(wheel, ENVIRONMENT)
     there = untouched(release_environments={NEW: ENVIRONMENT})
-    assert wanted.changes(there) == ()
+    assert [*keep_release(there, wheel, ENVIRONMENT)] == []
     for environments in ({}, {OLD: ENVIRONMENT}, {NEW: "f" * 16}):
-        (change,) = wanted.changes(replace(there, release_environments=environments))
+        facts = replace(there, release_environments=environments)
+        (change,) = keep_release(facts, wheel, ENVIRONMENT)
         assert (change.kind, change.subject) == ("release", NEW)

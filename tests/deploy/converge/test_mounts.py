@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from core.inventory import Inventory
-from deploy.converge.debian import Mounted
+from deploy.converge.debian import keep_mounted
 from deploy.converge.deployment import plan
 from deploy.converge.machine_facts import MachineFacts, MountFact, Questions
-from deploy.converge.subject import Shell
+from deploy.converge.subject import Change, Changes, Shell
 from deploy.converge.survey import PUBLISHED_SECONDS, fact_script, read_facts
 from tests.core.inventory.cases import read
 from tests.deploy.converge.examined import found, problem
@@ -41,18 +41,23 @@ def mount(said: Any) -> MountFact:
     return replace(MOUNTS[said["like"]], **changes)
 
 
+def of_line(line: str, facts: MachineFacts) -> Changes:
+    source, path, _, options, *_ = line.split()
+    return keep_mounted(facts, path, source, options.split(","))
+
+
 @rows("mounts")
 def test_a_mount_is_left_alone_when_it_shows_the_right_thing(row: Any) -> None:
     there = {point: mount(said) for point, said in row["there"].items()}
     facts = untouched(mounts={"/": MOUNTS["card"], **there}, real_paths=row.get("links", {}))
-    changes = Mounted.of(LINES[row["fstab"]]).changes(facts)
+    changes = of_line(LINES[row["fstab"]], facts)
     assert tuple(change.action for change in changes) == row.get("planned", ())
 
 
 def test_what_was_mounted_is_taken_down_before_the_right_one_comes(node: PlayedNode) -> None:
     """It may lie there twice, and systemd sees its end a little later; its unit is not stopped."""
     mounts = {"/": MOUNTS["card"], "/mnt/pscluster": MOUNTS["waiting"]}
-    (change,) = Mounted.of(BOUND).changes(untouched(mounts=mounts))
+    (change,) = of_line(BOUND, untouched(mounts=mounts))
     (step,) = change.steps
     assert isinstance(step, Shell)
     point = f"{node.root}/mnt/pscluster"
@@ -104,8 +109,8 @@ def test_a_coordinator_that_moved_may_write_to_the_nas_and_the_former_one_may_no
             if planned:  # and somebody looks there
                 assert pis.machines[name].run(["mount", "/mnt/pscluster"]).ok
     one, other = (machines_for(with_nas(name)) for name in nodes)
-    wanted = one.phase("mounts", "pi-2", untouched())
-    assert wanted == other.phase("mounts", "pi-2", untouched())
+    wanted = [*one.plan("mounts", "pi-2", untouched())]
+    assert wanted == [*other.plan("mounts", "pi-2", untouched())]
 
 
 @pytest.mark.parametrize(
@@ -166,13 +171,13 @@ mount -t tmpfs none 'by link'; set +e
 """
     facts = ask(mounts + fact_script(asked), "unshare", "--mount")
 
-    def changes(point: str, source: str) -> tuple[object, ...]:
-        return Mounted(f"{tmp_path}/{point}", source, automount=False).changes(facts)
+    def changes(point: str, source: str) -> list[Change]:
+        return [*keep_mounted(facts, f"{tmp_path}/{point}", source, ["bind"])]
 
     for point, source in sources.items():
         there = facts.mounts[f"{tmp_path}/{point}"]
         assert (there.device, there.root) == facts.place(source)
-        assert changes(point, source) == ()
-    assert changes("bound", sources["bound-disk"]) != ()
+        assert changes(point, source) == []
+    assert changes("bound", sources["bound-disk"]) != []
     assert facts.mounts[f"{tmp_path}/bound-disk"].read_only
     assert facts.mounts[f"{tmp_path}/by link"].kind == "tmpfs"

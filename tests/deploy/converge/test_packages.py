@@ -2,7 +2,7 @@
 
 import pytest
 
-from deploy.converge.debian import PLANNED, Packages
+from deploy.converge.debian import PLANNED, keep_packages
 from deploy.converge.subject import Shell
 from deploy.converge.subjects import reset_script
 from tests.deploy.converge.examined import roots
@@ -19,7 +19,7 @@ def script(*present: str, cut_off: bool = False) -> str:
     """What a deployment runs where nftables is wanted and others are there."""
     files = {PLANNED: roots("nftables\n")} if cut_off else {}
     facts = untouched(packages=dict.fromkeys(present, "1"), files=files)
-    (change,) = Packages(("nftables",)).changes(facts)
+    (change,) = keep_packages(facts, ["nftables"])
     (step,) = change.steps
     assert isinstance(step, Shell)
     return step.script
@@ -92,9 +92,9 @@ def test_what_was_installed_before_somebody_could_note_it_is_noted_alone(node: P
 
 
 def test_packages_that_are_there_are_not_asked_for() -> None:
-    wanted = Packages(("nftables", "nfs-common"))
-    assert wanted.changes(untouched(packages={"nftables": "1", "nfs-common": "1"})) == ()
-    (change,) = wanted.changes(untouched(packages={"nftables": "1"}))
+    names = ("nftables", "nfs-common")
+    assert [*keep_packages(untouched(packages=dict.fromkeys(names, "1")), names)] == []
+    (change,) = keep_packages(untouched(packages={"nftables": "1"}), names)
     assert change.subject == "nfs-common"
 
 

@@ -33,12 +33,12 @@ READY = status("ready", "ready")
 
 def kinds(now: ClusterStatus, wanted: bool | None = None) -> dict[str, str]:
     steps = plan_start(TASKS, now, ("pi", "train"), wanted, PI)
-    return {step.subject: step.kind for step in steps}
+    return {step.subject: step.action for step in steps}
 
 
 def test_a_stopped_cluster_is_started_and_its_jobs_are_run_in_order() -> None:
     plan = plan_start(TASKS, STOPPED, ("train", "pi"), None, PI)
-    assert [f"{step.kind} {step.subject}" for step in plan] == [
+    assert [f"{step.action} {step.subject}" for step in plan] == [
         *("start ps:0", "start worker:0", "run train", "run pi")
     ]
     assert changes_of(plan) == 4
@@ -47,7 +47,7 @@ def test_a_stopped_cluster_is_started_and_its_jobs_are_run_in_order() -> None:
 
 def test_a_running_cluster_keeps_its_roles_and_does_not_repeat_jobs() -> None:
     plan = plan_start(TASKS, READY, ("pi",), None, PI)
-    assert [step.kind for step in plan] == ["keep", "keep", "skip"]
+    assert [step.action for step in plan] == ["keep", "keep", "skip"]
     assert changes_of(plan) == 0
     assert plan[-1].detail.startswith("already running, jobs not repeated")
 
@@ -69,7 +69,7 @@ def worker(index: int, port: int) -> tuple[Task, Task]:
 
 def test_a_cluster_that_runs_with_other_roles_is_refused_with_the_differences() -> None:
     (refused,) = plan_start(worker(1, 3333), READY, ("pi",), None, PI)
-    assert refused.kind == "refuse"
+    assert refused.action == "refuse"
     assert "worker:0 runs and is not in the inventory; worker:1 is new" in refused.detail
     assert "`fab deploy restart --inventory pi.yaml` changes it over" in refused.detail
     moved = disagreement(worker(0, 3333), READY, PI)

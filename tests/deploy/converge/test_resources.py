@@ -1,6 +1,8 @@
-"""Resources whose changes are scripts of some size: the scripts run on real files."""
+"""Changes whose scripts are of some size: the scripts run on real files."""
 
 import subprocess
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deploy.cluster.places import shared_folders
-from deploy.converge.debian import FSTAB_BEGIN, FSTAB_END, FstabLines, Mounted, NodeAccount
+from deploy.converge.debian import FSTAB_BEGIN, FSTAB_END, keep_account, keep_fstab, keep_mounted
 from deploy.converge.machine_facts import FileFact, MachineFacts
-from deploy.converge.resources import Absent, Folder, RunningUnit
-from deploy.converge.roles import Firewall
-from deploy.converge.storage import Exports, NotedFolders, export_again
-from deploy.converge.subject import Resource, Shell, Upload
+from deploy.converge.resources import RunningUnit, keep_absent, keep_folder
+from deploy.converge.roles import keep_firewall
+from deploy.converge.storage import export_again, keep_exports, keep_folders_noted
+from deploy.converge.subject import Changes, Shell, Upload
 from deploy.render import storage
 from deploy.render.network import RULES_PATH, loaded_mark, ruleset
 from tests.deploy.converge.examined import roots
@@ -22,20 +24,21 @@ from tests.deploy.converge.played_node import PlayedNode
 from tests.hang import HANG_SECONDS
 
 MOUNT = "192.168.1.26:/srv/pscluster/shared /mnt/pscluster/shared nfs4 ro,nofail 0 0"
-WANTED = FstabLines((MOUNT,))
+Plan = Callable[[MachineFacts], Changes]
+WANTED = partial(keep_fstab, lines=(MOUNT,))
 
 
-def scripts(resource: Resource, facts: MachineFacts) -> list[str]:
+def scripts(plan: Plan, facts: MachineFacts) -> list[str]:
     """Those of its one change, uploads and connections apart."""
-    (change,) = resource.changes(facts)
+    (change,) = plan(facts)
     return [step.script for step in change.steps if isinstance(step, Shell)]
 
 
-def written(folder: Path, resource: FstabLines, fstab: tuple[str, ...]) -> tuple[str, ...]:
+def written(folder: Path, lines: Sequence[str], fstab: tuple[str, ...]) -> tuple[str, ...]:
     """What the real script makes of a file."""
     path = folder / "fstab"
     path.write_text("".join(f"{line}\n" for line in fstab))
-    (script,) = scripts(resource, untouched(fstab=fstab))
+    (script,) = scripts(partial(keep_fstab, lines=lines), untouched(fstab=fstab))
     script = script.replace("/etc/fstab", str(path)).replace("systemctl daemon-reload", "true")
     subprocess.run(["sh", "-c", script], check=True, capture_output=True, timeout=HANG_SECONDS)
     assert path.stat().st_mode & 0o777 == 0o644
@@ -54,27 +57,27 @@ def test_fstab_keeps_the_lines_of_others(
     tmp_path_factory: pytest.TempPathFactory, before: list[str], after: list[str], old: list[str]
 ) -> None:
     fstab = (*before, FSTAB_BEGIN, "old one", *old, FSTAB_END, *after)
-    made = written(tmp_path_factory.mktemp("etc"), WANTED, fstab)
+    made = written(tmp_path_factory.mktemp("etc"), (MOUNT,), fstab)
     assert made == (*before, *after, FSTAB_BEGIN, MOUNT, FSTAB_END)
-    assert WANTED.changes(untouched(fstab=made)) == ()
+    assert [*WANTED(untouched(fstab=made))] == []
 
 
 def test_fstab_with_one_mark_loses_nothing(tmp_path: Path) -> None:
     others = ("ours", "/dev/sda1 /data ext4 defaults 0 2")
-    made = written(tmp_path, WANTED, ("proc", FSTAB_BEGIN, *others))
+    made = written(tmp_path, (MOUNT,), ("proc", FSTAB_BEGIN, *others))
     assert made == ("proc", *others, FSTAB_BEGIN, MOUNT, FSTAB_END)
-    assert WANTED.changes(untouched(fstab=made)) == ()
+    assert [*WANTED(untouched(fstab=made))] == []
 
 
 def test_fstab_without_lines_of_ours_has_no_marks(tmp_path: Path) -> None:
-    assert FstabLines(()).changes(untouched()) == ()
-    assert written(tmp_path, FstabLines(()), ("proc", FSTAB_BEGIN, MOUNT, FSTAB_END)) == ("proc",)
+    assert [*keep_fstab(untouched(), ())] == []
+    assert written(tmp_path, (), ("proc", FSTAB_BEGIN, MOUNT, FSTAB_END)) == ("proc",)
 
 
 def test_exports_are_written_and_exported_but_the_server_is_never_restarted() -> None:
     inventory = thesis()
     text = storage.exports(inventory, shared_folders(inventory))
-    wanted = Exports(storage.EXPORTS_PATH, text)
+    wanted = partial(keep_exports, path=storage.EXPORTS_PATH, text=text)
     *others, last = scripts(wanted, untouched())
     assert "exportfs -ra" in last
     assert not any("restart" in script for script in (*others, last))
@@ -84,43 +87,42 @@ def test_exports_are_written_and_exported_but_the_server_is_never_restarted() ->
         for client in line.split()[1:]
     )
     files = {storage.EXPORTS_PATH: roots(text)}
-    assert wanted.changes(untouched(files=files, exports=shared)) == ()
+    assert [*wanted(untouched(files=files, exports=shared))] == []
     lost_one = untouched(files=files, exports=shared[1:])  # the running server
-    assert wanted.changes(lost_one) != ()
+    assert [*wanted(lost_one)] != []
 
 
 def test_the_account_is_made_once() -> None:
-    assert NodeAccount("pscluster", 890).changes(untouched(users={"pscluster": (890, 890)})) == ()
-    (script,) = scripts(NodeAccount("pscluster", 890), untouched())
+    wanted = partial(keep_account, name="pscluster", uid=890)
+    assert [*wanted(untouched(users={"pscluster": (890, 890)}))] == []
+    (script,) = scripts(wanted, untouched())
     assert "--shell /usr/sbin/nologin" in script
 
 
 def test_folders_are_remembered_once_for_each_set_of_them() -> None:
-    noted = NotedFolders(("/mnt", "/mnt/x"))
-    (change,) = noted.changes(untouched())
+    (change,) = keep_folders_noted(untouched(), ("/mnt", "/mnt/x"))
     kept = untouched(files={change.subject: roots("# /mnt /mnt/x\n/mnt/x\n")})
-    assert noted.changes(kept) == ()
-    assert NotedFolders(("/mnt", "/mnt/y")).changes(kept) != ()
+    assert [*keep_folders_noted(kept, ("/mnt", "/mnt/x"))] == []
+    assert [*keep_folders_noted(kept, ("/mnt", "/mnt/y"))] != []
 
 
 @pytest.mark.parametrize(
     ("owner", "verb"), [("pscluster", "give"), ("pscluster-service", "folder")]
 )
 def test_what_another_account_had_is_given_over_whole(owner: str, verb: str) -> None:
-    wanted = Folder("/x", 0o700, "pscluster-service", whole=True)
+    wanted = partial(keep_folder, path="/x", mode=0o700, owner="pscluster-service", whole=True)
     found = FileFact("folder", 0o750, owner, owner)
     (script,) = scripts(wanted, untouched(files={"/x": found}))
     assert script.endswith(f" {verb} /x 700 pscluster-service")
 
 
 def test_what_is_not_there_need_not_be_removed() -> None:
-    assert Absent("/etc/x").changes(untouched()) == ()
+    assert [*keep_absent(untouched(), "/etc/x")] == []
 
 
 def test_the_firewall_is_tried_from_a_new_connection_before_it_is_kept() -> None:
     rules = ruleset(thesis(), "rpi11")
-    wanted = Firewall(rules)
-    (change,) = wanted.changes(untouched())
+    (change,) = keep_firewall(untouched(), rules)
     kinds = [type(step).__name__ for step in change.steps]
     assert kinds == ["Shell", "Upload", "Shell", "Reconnect", "Shell"]
     _, upload, load, *_ = change.steps
@@ -131,7 +133,7 @@ def test_the_firewall_is_tried_from_a_new_connection_before_it_is_kept() -> None
 
     def left(loaded: str | None) -> int:
         kept = {RULES_PATH: roots(rules)}
-        return len(wanted.changes(untouched(files=kept, firewall=loaded)))
+        return len([*keep_firewall(untouched(files=kept, firewall=loaded), rules)])
 
     assert [left(mark) for mark in (loaded_mark(rules), "0" * 16, None)] == [0, 1, 1]
 
@@ -160,16 +162,17 @@ def test_a_value_is_a_word_of_its_script(tmp_path: Path) -> None:
         )
         return done.stderr
 
-    resources: tuple[Resource, ...] = (
-        Folder(f"{awkward}/x"),
-        Absent(awkward),
-        Mounted(awkward, awkward, automount=True),
-        RunningUnit(awkward),
-        FstabLines((f"x {awkward} nfs4 ro 0 0",)),
-        NotedFolders((awkward,)),
+    automount = ("x-systemd.automount",)
+    plans: tuple[Plan, ...] = (
+        partial(keep_folder, path=f"{awkward}/x"),
+        partial(keep_absent, path=awkward),
+        partial(keep_mounted, path=awkward, source=awkward, options=automount),
+        RunningUnit(awkward).changes,
+        partial(keep_fstab, lines=(f"x {awkward} nfs4 ro 0 0",)),
+        partial(keep_folders_noted, folders=(awkward,)),
     )
-    for resource in resources:
-        for script in scripts(resource, untouched(files={awkward: roots("")})):
+    for plan in plans:
+        for script in scripts(plan, untouched(files={awkward: roots("")})):
             here = script.replace("/etc/fstab", f"{tmp_path}/fstab")
             assert b"yntax error" not in run(here.replace("/var/lib/", f"{tmp_path}/")), script
     assert not (tmp_path / "trapped").exists()
