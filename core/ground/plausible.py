@@ -6,6 +6,7 @@ A judge of numbers alone: where they stand and what to do about them is said by 
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -73,53 +74,45 @@ def mean_magnitude(values: Any) -> float:
     return float(np.linalg.norm(vectors, axis=-1).mean())
 
 
-def acceleration_problem(magnitude: float) -> str | None:
-    """What is wrong with a mean total acceleration, in g; None for a plausible one."""
-    if magnitude == 0.0:
-        return "every acceleration is exactly 0: the sensor gave nothing"
-    least, most = PLAUSIBLE_G
-    if least <= magnitude <= most:
-        return None
-    return f"mean acceleration {magnitude:.3g} g, expected {least:g} to {most:g}; is the unit g?"
+@dataclass(frozen=True)
+class MeanSize:
+    """What the mean size of something may be in its unit, and what is said where all are 0."""
+
+    measured: str
+    unit: str
+    least: float
+    most: float
+    of_nothing: str = ""
+
+    def problem(self, size: float) -> str | None:
+        """Return what is wrong with a mean size; None for a plausible one."""
+        if size == 0.0 and self.of_nothing:
+            return self.of_nothing
+        if self.least <= size <= self.most:
+            return None
+        expected = f"{self.least:g} to {self.most:g}" if self.least else f"at most {self.most:g}"
+        return (
+            f"mean {self.measured} {size:.3g} {self.unit}, expected {expected}; is the unit"
+            f" {self.unit}?"
+        )
 
 
-def linear_problem(magnitude: float) -> str | None:
-    """What is wrong with a mean acceleration without gravity, in g; None for a plausible one."""
-    most = PLAUSIBLE_G[1]
-    if magnitude <= most:
-        return None
-    return f"mean acceleration {magnitude:.3g} g, expected at most {most:g}; is the unit g?"
-
-
-def magnetic_problem(magnitude: float) -> str | None:
-    """What is wrong with a mean magnetic field, in uT; None for a plausible one."""
-    if magnitude == 0.0:
-        return "every magnetic field is exactly 0: the sensor gave nothing"
-    least, most = PLAUSIBLE_UT
-    if least <= magnitude <= most:
-        return None
-    return f"mean field {magnitude:.3g} uT, expected {least:g} to {most:g}; is the unit uT?"
-
-
+acceleration_problem = MeanSize(
+    "acceleration", "g", *PLAUSIBLE_G, "every acceleration is exactly 0: the sensor gave nothing"
+).problem
+linear_problem = MeanSize("acceleration", "g", 0.0, PLAUSIBLE_G[1]).problem
+magnetic_problem = MeanSize(
+    "field", "uT", *PLAUSIBLE_UT, "every magnetic field is exactly 0: the sensor gave nothing"
+).problem
+rotation_problem = MeanSize(
+    "rotation", "rad/s", 0.0, MOST_ROTATION, "every rotation is exactly 0: no gyroscope"
+).problem
+"""Each says what is wrong with a mean magnitude: of an acceleration with gravity and without, a
+magnetic field and an angular velocity."""
 MOST_OF_AN_AXIS = {"g": PLAUSIBLE_G[1], "rad/s": MOST_ROTATION, "uT": PLAUSIBLE_UT[1]}
 """Mean size of one axis of a sensor, by the unit that is stated."""
 
 
 def axis_problem(size: float, unit: str) -> str | None:
     """What is wrong with the mean size of one axis alone, in `unit`; None for a plausible one."""
-    most = MOST_OF_AN_AXIS[unit]
-    if size <= most:
-        return None
-    return f"mean size {size:.3g} {unit}, expected at most {most:g}; is the unit {unit}?"
-
-
-def rotation_problem(magnitude: float) -> str | None:
-    """What is wrong with a mean angular velocity, in rad/s; None for a plausible one."""
-    if magnitude == 0.0:
-        return "every rotation is exactly 0: no gyroscope"
-    if magnitude <= MOST_ROTATION:
-        return None
-    return (
-        f"mean rotation {magnitude:.3g} rad/s, expected at most {MOST_ROTATION:g}; is the unit"
-        " rad/s?"
-    )
+    return MeanSize("size", unit, 0.0, MOST_OF_AN_AXIS[unit]).problem(size)
