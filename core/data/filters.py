@@ -18,6 +18,7 @@ are, by name and in its units (`input_mapping`).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -119,74 +120,46 @@ class CausalFilters:
     `scipy.signal.sosfilt_zi`.
     """
 
-    def __init__(self) -> None:
-        self._noise = _CausalNoise()
-        self._gravity = _CausalLowPass(GRAVITY_CUTOFF_HZ)
+    def __init__(self, state: FilterState | None = None) -> None:
+        """Begin, or continue where other filters had this state."""
+        self.state = state
+        """What the next samples' channels depend on; None before the first sample."""
 
     def push(self, acceleration: Samples, angular_velocity: Samples) -> Singles:
         """Return the channels, float32 (steps, 9), of the next readings.
 
         They are in g and rad/s, each (steps, 3), at 50 Hz.
         """
-        quiet = self._noise.push(np.concatenate([acceleration, angular_velocity], axis=1))
-        total = quiet[:, :3]
-        body = total - self._gravity.push(total)
-        return np.concatenate([body, quiet[:, 3:], total], axis=1).astype(np.float32)
-
-    @property
-    def state(self) -> FilterState | None:
-        """Return what the next samples' channels depend on; None before the first sample."""
-        before = self._noise.before
-        noise = self._noise.low_pass.state
-        slow = self._gravity.state
-        if before is None or noise is None or slow is None:
-            return None
-        return FilterState(before, noise, slow)
-
-    @classmethod
-    def resumed(cls, state: FilterState | None) -> "CausalFilters":
-        """Filters that continue where others had this state."""
-        filters = cls()
-        if state is not None:
-            filters._noise.before, filters._noise.low_pass.state, filters._gravity.state = state
-        return filters
-
-
-class _CausalNoise:
-    """The median of each sample and the two before it, then the 20 Hz low-pass."""
-
-    def __init__(self) -> None:
-        self.before: Samples | None = None
-        self.low_pass = _CausalLowPass(NOISE_CUTOFF_HZ)
-
-    def push(self, samples: Samples) -> Samples:
+        samples = np.concatenate([acceleration, angular_velocity], axis=1)
         if not len(samples):
-            return np.empty(samples.shape)
-        if self.before is None:
-            self.before = np.repeat(samples[:1], MEDIAN_STEPS - 1, axis=0)
-        rows = np.concatenate([self.before, samples])
-        self.before = rows[1 - MEDIAN_STEPS :].copy()
+            return np.empty((0, len(CHANNELS)), np.float32)
+        noise = slow = None
+        before = np.repeat(samples[:1], MEDIAN_STEPS - 1, axis=0)
+        if self.state is not None:
+            before, noise, slow = self.state
+        rows = np.concatenate([before, samples])
         first = rows[:-2]
         second = rows[1:-1]
         third = rows[2:]
         median = np.maximum(np.minimum(first, second), np.minimum(np.maximum(first, second), third))
-        return self.low_pass.push(median)
+        quiet, noise = _causal_low_pass(NOISE_CUTOFF_HZ, median, noise)
+        total = quiet[:, :3]
+        gravity_part, slow = _causal_low_pass(GRAVITY_CUTOFF_HZ, total, slow)
+        self.state = FilterState(rows[1 - MEDIAN_STEPS :].copy(), noise, slow)
+        body = total - gravity_part
+        return np.concatenate([body, quiet[:, 3:], total], axis=1).astype(np.float32)
 
 
-class _CausalLowPass:
-    def __init__(self, cutoff_hz: float) -> None:
-        self._sections = _sections(cutoff_hz)
-        self.state: Samples | None = None
-
-    def push(self, samples: Samples) -> Samples:
-        if not len(samples):
-            return np.empty(samples.shape)
-        if self.state is None:
-            # (sections, 2) of a step of height 1, times the first sample: (sections, 2, channels)
-            self.state = signal.sosfilt_zi(self._sections)[:, :, np.newaxis] * samples[0]
-        filtered: Samples
-        filtered, self.state = signal.sosfilt(self._sections, samples, axis=0, zi=self.state)
-        return filtered
+def _causal_low_pass(
+    cutoff_hz: float, samples: Samples, state: Samples | None
+) -> tuple[Samples, Samples]:
+    """Return filtered samples, (steps, channels), and the state behind them."""
+    sections = _sections(cutoff_hz)
+    if state is None:
+        # (sections, 2) of a step of height 1, times the first sample: (sections, 2, channels)
+        state = signal.sosfilt_zi(sections)[:, :, np.newaxis] * samples[0]
+    filtered, state = signal.sosfilt(sections, samples, axis=0, zi=state)
+    return filtered, state
 
 
 def remove_noise(samples: Samples) -> Samples:
@@ -209,6 +182,7 @@ def _low_pass(samples: Samples, cutoff_hz: float) -> Samples:
     return filtered
 
 
+@cache
 def _sections(cutoff_hz: float) -> Samples:
     """The filter's second-order sections (sections, 6)."""
     return np.array([[float.fromhex(word) for word in row.split()] for row in SECTIONS[cutoff_hz]])

@@ -237,7 +237,7 @@ class Stream:
                 name: state.array(f"filter_{name}", np.float64, shape)
                 for name, shape in FILTER_STATE.items()
             }
-            self._filters = CausalFilters.resumed(FilterState(**filter_state))
+            self._filters = CausalFilters(FilterState(**filter_state))
 
     def _anew(self) -> None:
         settings = self.settings

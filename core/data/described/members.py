@@ -6,9 +6,9 @@ work is bounded by the lengths of the name and of the pattern.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from core.data.archive import Member, members_of
@@ -51,42 +51,14 @@ class PathPattern:
         segments = name.split("/")
         if max(map(len, segments)) > LONGEST_PART or not name.lower().endswith(self._tail):
             return ()
-        begins: Iterable[int] = [len(segments) - 1 - self._slashes]
-        if self._is_deep:
-            begins = range(len(segments))
-        ways = self._ways(name)
-        readings = []
-        for place in begins:
-            if place >= 0:
-                before = "".join(f"{segment}/" for segment in segments[:place])
-                readings += [
-                    (before + recording, fields, before)
-                    for recording, fields in ways(0, len(before))
-                ]
-        return readings
-
-    def _ways(self, text: str) -> Callable[[int, int], Sequence[tuple[str, PathFields]]]:
-        """Return what finds the ways in which the rest of a text fits, from a token and a place."""
-
-        @cache
-        def ways(place: int, begin: int) -> Sequence[tuple[str, PathFields]]:
-            if place == len(self._tokens):
-                return [("", {})] if begin == len(text) else []
-            token = self._tokens[place]
-            all_ways: list[tuple[str, PathFields]] = []
-            for end in token.ends(text, begin):
-                value = text[begin:end]
-                label = "*" if token.word in APART else value
-                for rest, fields in ways(place + 1, end):
-                    if token.word and fields.get(token.word, value).lower() == value.lower():
-                        all_ways.append((label + rest, {**fields, token.word: value}))
-                    elif not token.word and (label + rest, fields) not in all_ways:
-                        all_ways.append((label + rest, fields))
-                if len(all_ways) >= MOST_READINGS:
-                    break
-            return all_ways
-
-        return ways
+        first = 0 if self._is_deep else len(segments) - 1 - self._slashes
+        ways: dict[int, list[Reading]] = {}
+        for place in range(max(first, 0), len(segments) if self._is_deep else first + 1):
+            before = "".join(f"{segment}/" for segment in segments[:place])
+            ways[len(before)] = [(before, {}, before)]
+        for token in self._tokens:
+            ways = token.after(ways, name)
+        return ways.get(len(name), ())
 
 
 class _Token:
@@ -94,26 +66,42 @@ class _Token:
 
     def __init__(self, text: str) -> None:
         word, _, without = text.strip("{}").partition("!")
-        self.word = word if text.startswith("{") and text != NUMBER else ""
+        self._word = word if text.startswith("{") and text != NUMBER else ""
         self._is_deep = text == FOLDERS
-        self._is_any = bool(self.word) or text.startswith("*")
+        self._is_any = bool(self._word) or text.startswith("*")
         expression = re.escape(text)
         if text == NUMBER:
             expression = r"(?<!\d)\d+"
         elif self._is_deep:
             expression = ".*/|"
         elif self._is_any:
-            expression = f"[^/{re.escape(without)}]{'+' if self.word else '*'}"
+            expression = f"[^/{re.escape(without)}]{'+' if self._word else '*'}"
         self._expression = re.compile(expression, re.DOTALL | re.IGNORECASE)
 
-    def ends(self, text: str, begin: int) -> Iterable[int]:
+    def after(self, ways: Mapping[int, list[Reading]], text: str) -> dict[int, list[Reading]]:
+        """Return how a text is read up to each place behind this part, from how it was before."""
+        longer: dict[int, list[Reading]] = defaultdict(list)
+        for begin, readings in sorted(ways.items()):
+            for end in self._ends(text, begin):
+                value = text[begin:end]
+                for recording, fields, before in readings:
+                    if self._word and fields.get(self._word, value).lower() != value.lower():
+                        continue
+                    own_fields = {self._word: value, **fields} if self._word else fields
+                    label = "*" if self._word in APART else value
+                    way = (recording + label, own_fields, before)
+                    if way not in longer[end] and len(longer[end]) < MOST_READINGS:
+                        longer[end].append(way)
+        return longer
+
+    def _ends(self, text: str, begin: int) -> Iterable[int]:
         """Return where it may end if it begins here."""
         match = self._expression.match(text, begin)
         if match is None:
             return ()
         if not self._is_any:
             return (match.end(),)
-        ends = range(begin + bool(self.word), match.end() + 1)
+        ends = range(begin + bool(self._word), match.end() + 1)
         return [end for end in ends if not self._is_deep or end == begin or text[end - 1] == "/"]
 
 

@@ -49,11 +49,6 @@ def uci_har(acceleration: float, rotation: float) -> Files:
     return files
 
 
-def examples(acceleration: float, rotation: float) -> dict[str, Any]:
-    """The windows by the other way that an .npz has."""
-    return npz(acceleration, rotation, task="classification", standardized=True)
-
-
 @pytest.mark.parametrize(("factors", "said"), rows("core/data/tables", "other units"))
 @pytest.mark.parametrize(
     ("way", "name", "whose"),
@@ -61,7 +56,6 @@ def examples(acceleration: float, rotation: float) -> dict[str, Any]:
         (hapt, "set", "02 02: "),
         (uci_har, "set", "subject 2: "),
         (npz, "my.npz", "subject 2: "),
-        (examples, "my.npz", "subject 2: "),
     ],
 )
 def test_one_person_in_other_units_is_refused_by_every_reader(

@@ -88,18 +88,13 @@ def test_a_format_of_ones_own_builds_on_a_known_one(tmp_path: Path) -> None:
     assert (found.person.name, found.time.hertz) == ("me", 20)
 
 
-def test_archives_that_cannot_be_trusted(tmp_path: Path) -> None:
+def test_archives_in_archives_have_an_end(tmp_path: Path) -> None:
     deep = zipped({"r.csv": b"x"})
     for _ in range(4):
         deep = zipped({"a.zip": deep})
-    for content, said in (
-        (b"PK\x03\x04 cut short", "not a complete zip archive"),
-        (zipped({"../r.csv": b"x"}), "names a file outside the archive"),
-        (deep, "archives in more than 3 others; unpack them"),
-    ):
-        folder = one_file(tmp_path / "own", content, "x.zip")
-        with refused(said):
-            windows_of(folder)
+    folder = one_file(tmp_path / "own", deep, "x.zip")
+    with refused("archives in more than 3 others; unpack them"):
+        windows_of(folder)
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
@@ -127,13 +122,6 @@ def test_faults_of_time_are_counted_as_a_stream_counts_them(tmp_path: Path) -> N
     late = Form().bytes_of([*rows[:60], *rows[100:], *rows[60:100], *others])
     with refused("its times go back ... sort its readings by time"):
         windows_of(one_file(tmp_path / "late", late))
-
-
-def test_readings_with_the_newest_first_are_refused(tmp_path: Path) -> None:
-    """Without their times they would be movements that run backwards."""
-    folder = one_file(tmp_path / "own", Form().bytes_of(EVERYONE[::-1]))
-    with refused("the newest reading is first; write the oldest first"):
-        windows_of(folder)
 
 
 def test_windows_of_which_most_samples_have_a_label(tmp_path: Path) -> None:
@@ -172,19 +160,6 @@ def test_the_nine_channels_are_those_of_a_plain_filter(tmp_path: Path) -> None:
         values = np.array([[row[axis] for axis in AXES] for row in rows])
         nine = channels_by(filters, values[:, :3], values[:, 3:])
         assert found.windows()[:4].tobytes() == cut(nine[:80], Cutting(32, 16, 0)).tobytes()
-
-
-def test_nine_channels_that_cannot_be_made(tmp_path: Path) -> None:
-    folder = one_file(tmp_path / "own")
-    with refused("sampling_hz: the nine channels have 50 Hz, got 25; leave one of the two out"):
-        windows_of(folder, nine_channels=True, sampling_hz=25.0)
-    with refused("filters: described channels are not filtered, so causal would change nothing"):
-        windows_of(folder, filters="causal")
-    for number, missing in enumerate(("a rotation", "an acceleration with gravity")):
-        one = [DESCRIBED_SO["channels"][number]]
-        put(folder, {}, {**DESCRIBED_SO, "files": "r.csv", "channels": one})
-        with refused(f"nine channels need ... the format has not {missing}; record with"):
-            windows_of(folder, nine_channels=True)
 
 
 def test_a_damaged_line_of_json_is_counted_like_one_of_text(tmp_path: Path) -> None:
