@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.dataset import CLASSIFICATION, MULTILABEL, REGRESSION, TASKS
-from core.data.recordings import NO_SUBJECT, Recordings, one_class
+from core.data.recordings import Recordings, one_class
 from core.data.signals import UNKNOWN, Signals
 from core.data.split import NOT_SAID, HeldOut
-from core.data.stored_values import groups_of, numbers, plain, targets, weights_of
+from core.data.stored_values import beside_of, numbers, targets
 from core.ground.errors import DataError
 
 ROWS_AT_ONCE = 1024
@@ -198,7 +198,10 @@ class BatchValidator:
             before = self._classes.get(batch.test, counts[:0])
             self._classes[batch.test] = _longer(before, len(counts)) + _longer(counts, len(before))
         self._rows[batch.test] += len(x)
-        groups, weights = self._beside(batch, len(x), part, first)
+        groups, weights = (
+            beside_of(name, getattr(batch, name), len(x), f"{self._where}: {name}", first)
+            for name in ("groups", "weights")
+        )
         if not batch.test:
             self.weighted |= batch.weights is not None
             self._weight += float(weights.sum())
@@ -266,27 +269,6 @@ class BatchValidator:
                     f"{self._where}: {name}_{part}[{first}]: expected {attribute} {expected} as in"
                     f" the examples before, got {actual}; give all examples one shape and dtype"
                 )
-
-    def _beside(
-        self, batch: Batch, count: int, part: str, first: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        groups = np.full(count, NO_SUBJECT, np.int32)
-        weights = np.ones(count, np.float32)
-        if batch.groups is not None:
-            groups = groups_of(
-                plain(batch.groups, f"{self._where}: groups"),
-                count,
-                f"{self._where}: groups",
-                first,
-            )
-        if batch.weights is not None:
-            weights = weights_of(
-                plain(batch.weights, f"{self._where}: weights"),
-                count,
-                f"{self._where}: weights",
-                first,
-            )
-        return groups, weights
 
 
 def numbered(train: NDArray[np.integer], test: NDArray[np.integer], where: str) -> tuple[str, ...]:
