@@ -4,13 +4,11 @@ An iterator may never end: it is bounded by bytes and by the disk, and reports w
 """
 
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, cycle, repeat
 from operator import length_hint
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,7 +52,7 @@ class Batch:
 class Batches(Iterator[Batch]):
     """An iterator of batches that says how many rows there are in all: 0 where it does not know."""
 
-    def __init__(self, batches: Iterator[Batch], rows: int) -> None:
+    def __init__(self, batches: Iterator[Batch], rows: int = 0) -> None:
         self._batches = batches
         self.rows = rows
 
@@ -304,9 +302,6 @@ def _is_lost(least: float, most: float) -> bool:
 
 
 GIGABYTE = 10**9
-LEAST_FREE_BYTES = 512 << 20
-LOOK_BYTES = 64 << 20
-"""Bytes written between two looks at the disk."""
 SAY_SECONDS = 10.0
 
 
@@ -321,57 +316,26 @@ def never_ends(x: Any) -> bool:
     return callable(cardinality) and int(cardinality()) == INFINITE
 
 
-@dataclass(frozen=True)
-class Bound:
-    """How much an iterator may bring.
+def bounded(
+    batches: Iterator[Batch], most_bytes: int, key: str, where: str, say: Callable[[str], None]
+) -> Iterator[Batch]:
+    """Yield the batches of an iterator, at most so many bytes in all, which `key` sets.
 
-    `most_bytes` in all, which `key` sets, and what leaves room on a disk.
+    Every ten seconds a line is said. Raises DataError beginning with `where`.
     """
-
-    most_bytes: int
-    key: str
-    place: Path
-
-    def bounded(
-        self, batches: Iterator[Batch], where: str, say: Callable[[str], None]
-    ) -> Iterator[Batch]:
-        """The batches, with a line every ten seconds.
-
-        Those that say how many rows there are end by themselves. Raises DataError beginning with
-        `where`.
-        """
-        if getattr(batches, "rows", 0):
-            return batches
-        return self._counted(batches, where, say)
-
-    def _counted(
-        self, batches: Iterator[Batch], where: str, say: Callable[[str], None]
-    ) -> Iterator[Batch]:
-        rows = size = 0
-        checked_bytes = -LOOK_BYTES
-        reported_at = time.monotonic()
-        for batch in batches:
-            yield batch
-            rows += len(batch.x)
-            size += batch.x.nbytes + batch.y.nbytes
-            brought = f"{rows:,} examples, {size / GIGABYTE:.2f} GB"
-            if size > self.most_bytes:
-                raise DataError(
-                    f"{where}: brings more than {self.most_bytes / GIGABYTE:g} GB ({brought}):"
-                    " expected an iterator that ends after each example came once: leave out"
-                    f" `while True` and repeat(), or set {self.key} to more gigabytes"
-                )
-            if size - checked_bytes >= LOOK_BYTES:
-                checked_bytes = size
-                self._look(where, brought)
-            if time.monotonic() - reported_at >= SAY_SECONDS:
-                reported_at = time.monotonic()
-                say(f"data: {brought} are written, and the iterator has more")
-
-    def _look(self, where: str, brought: str) -> None:
-        free = shutil.disk_usage(self.place).free
-        if free < LEAST_FREE_BYTES:
+    rows = size = 0
+    reported_at = time.monotonic()
+    for batch in batches:
+        yield batch
+        rows += len(batch.x)
+        size += batch.x.nbytes + batch.y.nbytes
+        brought = f"{rows:,} examples, {size / GIGABYTE:.2f} GB"
+        if size > most_bytes:
             raise DataError(
-                f"{where}: after {brought} the disk of {self.place} has {free >> 20} MiB left:"
-                " expected an iterator that ends after each example came once, or a larger disk"
+                f"{where}: brings more than {most_bytes / GIGABYTE:g} GB ({brought}): expected an"
+                " iterator that ends after each example came once: leave out `while True` and"
+                f" repeat(), or set {key} to more gigabytes"
             )
+        if time.monotonic() - reported_at >= SAY_SECONDS:
+            reported_at = time.monotonic()
+            say(f"data: {brought} are written, and the iterator has more")

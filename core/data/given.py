@@ -155,7 +155,7 @@ class Data:
 
 def batches_of(
     data: Data | Mapping[str, Any], task: str = CLASSIFICATION, where: str = "data()"
-) -> tuple[Iterator[Batch], tuple[str, ...] | None]:
+) -> tuple[Batches, tuple[str, ...] | None]:
     """Batches of these examples, and the names of their classes or labels.
 
     The names are None where the numbers alone show how many there are: `write_examples` counts them

@@ -46,7 +46,8 @@ TARGETS = "targets"
 GROUPS = "groups"
 COUNTING = "weights"
 LEFT_FREE_BYTES = 64 << 20
-"""What a large set leaves of the disk that it is written to."""
+LEFT_BY_ENDLESS_BYTES = 512 << 20
+"""What a large set leaves of the disk that it is written to; one that nobody knows the end of."""
 LOOK_BYTES = 64 << 20
 """Written between two looks at the disk."""
 
@@ -168,7 +169,8 @@ class Columns:
         left = self._written // rows * max(0, self._total - rows)
         if max(left, self._written) < LOOK_BYTES:
             return
-        if shutil.disk_usage(self.folder).free < left + LEFT_FREE_BYTES:
+        left += LEFT_FREE_BYTES if self._total else LEFT_BY_ENDLESS_BYTES
+        if shutil.disk_usage(self.folder).free < left:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def finish(self, task: str, *, standardized: bool, weighted: bool = False) -> None:
