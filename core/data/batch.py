@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.data.arrays import AnyArray, Singles
 from core.data.dataset import CLASSIFICATION, MULTILABEL, REGRESSION, TASKS
 from core.data.recordings import Recordings, one_class
 from core.data.signals import UNKNOWN, Signals
@@ -42,10 +43,10 @@ class Batch:
     weights: (n,) how much each example counts in training.
     """
 
-    x: NDArray[Any]
-    y: NDArray[Any]
+    x: AnyArray
+    y: AnyArray
     groups: NDArray[np.integer] | None = None
-    weights: NDArray[np.float32] | None = None
+    weights: Singles | None = None
     test: bool = False
 
 
@@ -109,7 +110,7 @@ class PositionsLook:
         self._shape: tuple[int, ...] | None = None
         self._binary = self._one_hot = True
 
-    def take(self, y: NDArray[Any]) -> "PositionsLook":
+    def take(self, y: AnyArray) -> "PositionsLook":
         """Look at some more training targets.
 
         Targets with one class an example need no look.
@@ -158,11 +159,11 @@ class BatchValidator:
             self._labels = None
         else:
             self._labels = tuple(labels)
-        self._like: dict[str, NDArray[Any]] = {}
+        self._like: dict[str, AnyArray] = {}
         self._rows = {False: 0, True: 0}
         self._classes: dict[bool, NDArray[np.int64]] = {}
         self._positions = PositionsLook()
-        self._spans: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
+        self._spans: dict[str, tuple[AnyArray, AnyArray]] = {}
         """Least and most by the last axis, of numbers that become float32."""
         self._weight = 0.0
         self.weighted = False
@@ -255,7 +256,7 @@ class BatchValidator:
                 f"{self._where}: y_train: {one_class([names[place] for place in trained])}"
             )
 
-    def _same(self, name: str, values: NDArray[Any], part: str, first: int) -> None:
+    def _same(self, name: str, values: AnyArray, part: str, first: int) -> None:
         like = self._like.setdefault(name, values[:1])
         for attribute, expected, actual in (
             ("shape", like.shape[1:], values.shape[1:]),
@@ -285,11 +286,11 @@ def numbered(train: NDArray[np.integer], test: NDArray[np.integer], where: str) 
     return tuple(map(str, range(len(counts))))
 
 
-def _longer(counts: NDArray[Any], length: int) -> NDArray[Any]:
+def _longer(counts: AnyArray, length: int) -> AnyArray:
     return np.pad(counts, (0, max(0, length - len(counts))))
 
 
-def example_bytes(x: NDArray[Any]) -> int:
+def example_bytes(x: AnyArray) -> int:
     """Bytes of one example of an array (n, ...)."""
     return max(1, math.prod(x.shape[1:]) * x.dtype.itemsize)
 

@@ -11,8 +11,8 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from core.data.arrays import AnyArray
 from core.data.batch import (
     BATCH_BYTES,
     MOST_ROWS,
@@ -41,7 +41,7 @@ def is_stream(x: Any) -> bool:
     return hasattr(x, "__iter__") and not isinstance(x, memoryview | bytearray | range)
 
 
-def text_of(values: NDArray[Any]) -> NDArray[Any]:
+def text_of(values: AnyArray) -> AnyArray:
     """Text of pandas and of Python objects as text of numpy."""
     if (
         values.dtype.kind == "O"
@@ -62,7 +62,7 @@ class ExampleStream:
         self._task = task
         self._number = number
         self._where = where
-        self._pairs: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        self._pairs: list[tuple[AnyArray, AnyArray]] = []
         self._bytes = self._row = 0
 
     def batches(self, stream: Iterable[Any]) -> Iterator[Batch]:
@@ -79,7 +79,7 @@ class ExampleStream:
                 yield from self._gathered()
         yield from self._gathered()
 
-    def _numbered(self, y: NDArray[Any]) -> NDArray[Any]:
+    def _numbered(self, y: AnyArray) -> AnyArray:
         """Return the numbers of text classes, of which the first is that of the next row."""
         y = text_of(y)
         if self._task != CLASSIFICATION or y.dtype.kind != "U":

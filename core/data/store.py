@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.data.archive import CHUNK_BYTES
+from core.data.arrays import AnyArray
 from core.data.batch import Batch
 from core.data.dataset import (
     CLASSES,
@@ -58,7 +58,7 @@ class _Column:
     A training row goes to its file, a test row to a spool, which is appended in the end.
     """
 
-    def __init__(self, folder: Path, name: str, like: NDArray[Any]) -> None:
+    def __init__(self, folder: Path, name: str, like: AnyArray) -> None:
         self.dtype = like.dtype.newbyteorder("<")
         self.shape = like.shape[1:]
         self.path = folder / name
@@ -77,7 +77,7 @@ class _Column:
         self.path.unlink()
         self.path.with_suffix(".test").unlink()
 
-    def add(self, rows: NDArray[Any], test: bool) -> None:
+    def add(self, rows: AnyArray, test: bool) -> None:
         """Write rows of one part."""
         content = np.ascontiguousarray(rows, self.dtype).reshape(-1).view(np.uint8).data
         for start in range(0, len(content), CHUNK_BYTES):

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from core.data.arrays import AnyArray, Flags
 from core.data.dataset import LARGEST_RANK, MULTILABEL, REGRESSION
 from core.data.recordings import LARGEST_INTEGER, NO_SUBJECT
 from core.ground.errors import DataError, reason_of
@@ -22,7 +22,7 @@ _PLAIN = (np.ndarray, np.memmap, np.matrix, np.rec.recarray)
 _LOOKED_AT = (bool, int, float, complex, str, bytes, np.generic)
 
 
-def plain(values: Any, where: str) -> NDArray[Any]:
+def plain(values: Any, where: str) -> AnyArray:
     """An array of the numbers.
 
     Raises DataError for a container that says more, and for what is no array.
@@ -129,7 +129,7 @@ def _has(values: Any, name: str) -> bool:
     return hasattr(values, name)
 
 
-def _of_numpy(values: NDArray[Any]) -> str | None:
+def _of_numpy(values: AnyArray) -> str | None:
     if values.dtype.names:
         return "has named fields; give numpy.lib.recfunctions.structured_to_unstructured of it"
     if type(values) in _PLAIN:
@@ -210,8 +210,8 @@ reads."""
 
 
 def targets(
-    y: NDArray[Any], where: str, first: int, task: str, labels: Sequence[str] | None
-) -> NDArray[Any]:
+    y: AnyArray, where: str, first: int, task: str, labels: Sequence[str] | None
+) -> AnyArray:
     """Return targets, which are numbers as `numbers` returns them, as they are stored.
 
     int32 (n,) or (n, positions), uint8 (n, labels) or float32 (n, values).
@@ -266,7 +266,7 @@ def targets(
     return y.astype(np.int32, copy=False)
 
 
-def numbers(values: Any, where: str, first: int) -> NDArray[Any]:
+def numbers(values: Any, where: str, first: int) -> AnyArray:
     """Return the values as the store has them, little-endian and finite. Raises DataError."""
     array = plain(values, where)
     if array.dtype.kind not in "fiub":
@@ -300,7 +300,7 @@ def numbers(values: Any, where: str, first: int) -> NDArray[Any]:
     return narrow
 
 
-def _unfit(array: NDArray[Any]) -> str:
+def _unfit(array: AnyArray) -> str:
     if array.dtype.kind in "US":
         return "turn text into numbers first"
     if array.dtype.kind == "c":
@@ -313,8 +313,8 @@ def _unfit(array: NDArray[Any]) -> str:
 
 
 def refuse_at(
-    values: NDArray[Any],
-    wrong: NDArray[np.bool_],
+    values: AnyArray,
+    wrong: Flags,
     where: str,
     first: int,
     expected: str,
@@ -368,7 +368,7 @@ _BESIDE = {
 }
 
 
-def beside_of(name: str, values: Any, count: int, where: str, first: int) -> NDArray[Any]:
+def beside_of(name: str, values: Any, count: int, where: str, first: int) -> AnyArray:
     """Return the `groups` or `weights` of `count` examples, the default for None.
 
     Raises DataError for what are none.

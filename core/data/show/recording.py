@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-from numpy.typing import NDArray
 
+from core.data.arrays import Numbers, Places
 from core.data.described.description import RecordingFormat
 from core.data.described.intervals import Intervals
 from core.data.described.members import Member, PathPattern, Sheaf, members_of, sheaves
@@ -83,7 +83,6 @@ EXCERPT_SECONDS = 4.0
 MOST_IN_EXCERPT = 800
 RATE_PARTS = 64
 
-Numbers = NDArray[np.float64]
 Place = tuple[str, str, str]
 """Person, session and file."""
 
@@ -221,7 +220,7 @@ class _Tally:
 
     def _labelled(
         self, sheaf: Sheaf, place: Place, word: str, times: Numbers
-    ) -> Iterator[tuple[str, NDArray[np.intp]]]:
+    ) -> Iterator[tuple[str, Places]]:
         """Yield each class among readings of one word, with their places."""
         label_words = [word] * len(times)
         if self._intervals is not None:
