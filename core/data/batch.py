@@ -5,9 +5,9 @@ An iterator may never end: it is bounded by bytes and by the disk, and reports w
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, cycle, repeat
+from itertools import chain, count, cycle, repeat
 from operator import length_hint
 from typing import Any
 
@@ -76,23 +76,29 @@ class Examples:
     signals: Signals = UNKNOWN
 
 
+def cut_batches(
+    columns: Mapping[str, Any], rows: int = ROWS_AT_ONCE, *, test: bool = False
+) -> Iterator[Batch]:
+    """Yield batches of some rows of what Batch has, by name, such as arrays in files."""
+    for start in range(0, len(columns["x"]), rows):
+        cut = {name: values[start : start + rows] for name, values in columns.items()}
+        yield Batch(**cut, test=test)
+
+
 def examples_of(recordings: Recordings) -> Examples:
     """Return windows of motion as examples, whose channels the engine standardizes."""
-    rows = len(recordings.windows)
+    columns = {
+        "x": recordings.windows,
+        "y": recordings.classes,
+        "groups": recordings.subjects,
+    }
     train = recordings.train_windows
-    row_ranges = ((0, train, False), (train, rows, True))
-    batches = (
-        Batch(
-            recordings.windows[start : min(start + ROWS_AT_ONCE, end)],
-            recordings.classes[start : min(start + ROWS_AT_ONCE, end)],
-            recordings.subjects[start : min(start + ROWS_AT_ONCE, end)],
-            test=is_test,
-        )
-        for begin, end, is_test in row_ranges
-        for start in range(begin, end, ROWS_AT_ONCE)
+    parts = (
+        cut_batches({name: values[rows] for name, values in columns.items()}, test=is_test)
+        for rows, is_test in ((slice(train), False), (slice(train, None), True))
     )
     return Examples(
-        Batches(batches, rows),
+        Batches(chain.from_iterable(parts), len(recordings.windows)),
         CLASSIFICATION,
         recordings.labels,
         standardized=True,

@@ -18,6 +18,7 @@ from core.data.batch import (
     MOST_ROWS,
     Batch,
     Batches,
+    cut_batches,
     example_bytes,
     never_ends,
 )
@@ -298,15 +299,10 @@ def _text_classes(arrays: dict[str, dict[str, Any]], where: str) -> tuple[str, .
 
 
 def _cut(columns: Mapping[str, Any], where: str) -> Iterator[Batch]:
-    """Yield batches of some rows of arrays, or of files of arrays."""
-    x, y = columns["x"], columns["y"]
-    if not len(x):
-        return
-    size = example_bytes(plain(x[:1], where)) + example_bytes(y)
-    rows = max(1, min(MOST_ROWS, BATCH_BYTES // size))
-    for start in range(0, len(x), rows):
-        cut = {name: values[start : start + rows] for name, values in columns.items()}
-        yield Batch(**{**cut, "x": plain(cut["x"], where)})
+    """Yield batches of a part of some bytes, of arrays or of files of arrays."""
+    one = plain(columns["x"][:1], where)
+    size = example_bytes(one) + example_bytes(columns["y"])
+    return cut_batches(columns, max(1, min(MOST_ROWS, BATCH_BYTES // size)))
 
 
 def _refuse_half_a_stream(examples: Data, given: Mapping[str, Any], where: str) -> None:
