@@ -46,7 +46,7 @@ GROUPS = "groups"
 COUNTING = "weights"
 LEFT_FREE_BYTES = 64 << 20
 LEFT_BY_ENDLESS_BYTES = 512 << 20
-"""What a large set leaves of the disk that it is written to; one that nobody knows the end of."""
+"""What a large set leaves of the disk that it is written to; the second of an unknown length."""
 LOOK_BYTES = 64 << 20
 """Written between two looks at the disk."""
 
