@@ -161,15 +161,13 @@ class BatchValidator:
             raise DataError(f"{where}: task: expected {', '.join(TASKS)}, got {task!r:.60}")
         self._where = where
         self._task = task
-        if labels is None:
-            self._labels = None
-        else:
-            self._labels = tuple(labels)
+        self._labels = None if labels is None else tuple(labels)
         self._like: dict[str, AnyArray] = {}
         self._rows = {False: 0, True: 0}
-        self._classes: dict[bool, NDArray[np.int64]] = {}
+        self._counts = {False: np.zeros(0, np.int64), True: np.zeros(0, np.int64)}
+        """Of each class in training and test."""
         self._positions = PositionsLook()
-        self._spans: dict[str, tuple[AnyArray, AnyArray]] = {}
+        self._span: tuple[AnyArray, AnyArray] | None = None
         """Least and most by the last axis, of numbers that become float32."""
         self._weight = 0.0
         self.weighted = False
@@ -177,13 +175,10 @@ class BatchValidator:
 
     def passed(self, batch: Batch) -> Batch:
         """The batch in the dtypes of the store."""
-        if batch.test:
-            part = "test"
-        else:
-            part = "train"
+        part = "test" if batch.test else "train"
         first = self._rows[batch.test]
         if not batch.test:
-            self._look_at_spans(batch.x)
+            self._look_at_span(batch.x)
         x, y = (
             numbers(values, f"{self._where}: {name}_{part}", first)
             for name, values in (("x", batch.x), ("y", batch.y))
@@ -199,9 +194,10 @@ class BatchValidator:
         if self._task == CLASSIFICATION:
             if not batch.test:
                 self._positions.take(y)
-            counts = np.bincount(y.reshape(-1))
-            before = self._classes.get(batch.test, counts[:0])
-            self._classes[batch.test] = _longer(before, len(counts)) + _longer(counts, len(before))
+            before = self._counts[batch.test]
+            counts = np.bincount(y.reshape(-1), minlength=len(before))
+            counts[: len(before)] += before
+            self._counts[batch.test] = counts
         self._rows[batch.test] += len(x)
         groups, weights = (
             beside_of(name, getattr(batch, name), len(x), f"{self._where}: {name}", first)
@@ -212,21 +208,27 @@ class BatchValidator:
             self._weight += float(weights.sum())
         return Batch(x, y, groups, weights, test=batch.test)
 
-    def _look_at_spans(self, inputs: Any) -> None:
+    def _look_at_span(self, inputs: Any) -> None:
         if not isinstance(inputs, np.ndarray) or inputs.dtype != np.float64 or not inputs.size:
             return
         rows = inputs.reshape(-1, inputs.shape[-1]) if inputs.ndim > 1 else inputs[:, None]
-        least, most = self._spans.get("x", (rows[0], rows[0]))
+        least, most = self._span or (rows[0], rows[0])
         if least.shape == rows.shape[1:]:
-            self._spans["x"] = np.minimum(least, rows.min(0)), np.maximum(most, rows.max(0))
+            self._span = np.minimum(least, rows.min(0)), np.maximum(most, rows.max(0))
 
     def _refuse_lost(self) -> None:
-        for least, most in self._spans.values():
-            for place, (low, high) in enumerate(zip(least.tolist(), most.tolist(), strict=True)):
-                if _is_lost(low, high):
-                    raise DataError(
-                        f"{self._where}: x_train[..., {place}]: {low:.17g} to {high:.17g} {_REMEDY}"
-                    )
+        """Raise DataError where float32 loses the differences between numbers."""
+        if self._span is None:
+            return
+        least, most = self._span
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = np.spacing(np.maximum(np.abs(least), np.abs(most)).astype(np.float32))
+            lost = (least < most) & (most - least < _MOST_LOST * step.astype(np.float64))
+        for place in np.flatnonzero(lost):
+            raise DataError(
+                f"{self._where}: x_train[..., {place}]: {least[place]:.17g} to {most[place]:.17g}"
+                f" {_REMEDY}"
+            )
 
     def labels(self) -> tuple[str, ...]:
         """Names of the outputs, when all batches have passed.
@@ -245,21 +247,30 @@ class BatchValidator:
             )
         if self._task == CLASSIFICATION:
             self._positions.refuse(f"{self._where}: y_train", self._labels)
-            self._refuse_one_class()
+            self._refuse_absent()
         if self._labels is not None:
             return self._labels
         if self._task == REGRESSION:
             return ()
         if self._task == MULTILABEL:
             return tuple(map(str, range(self._like["y"].shape[1])))
-        return numbered(self._classes[False], self._classes[True], self._where)
+        return tuple(map(str, range(max(map(len, self._counts.values())))))
 
-    def _refuse_one_class(self) -> None:
-        trained = np.flatnonzero(self._classes[False]).tolist()
+    def _refuse_absent(self) -> None:
+        """Raise DataError for one class alone, and for a number that is never trained."""
+        trained = np.flatnonzero(self._counts[False]).tolist()
+        count = max(map(len, self._counts.values()))
         if len(trained) < 2:
-            names = self._labels or tuple(map(str, range(len(self._classes[False]))))
+            names = self._labels or tuple(map(str, range(count)))
             raise DataError(
                 f"{self._where}: y_train: {one_class([names[place] for place in trained])}"
+            )
+        absent = sorted(set(range(count)).difference(trained))
+        if absent and self._labels is None:
+            raise DataError(
+                f"{self._where}: y_train: expected classes numbered from 0 without a gap, got no"
+                f" example of class {absent[0]} of {count}; number them so, train on that class"
+                " too, or name all classes in labels"
             )
 
     def _same(self, name: str, values: AnyArray, part: str, first: int) -> None:
@@ -276,36 +287,9 @@ class BatchValidator:
                 )
 
 
-def numbered(train: NDArray[np.integer], test: NDArray[np.integer], where: str) -> tuple[str, ...]:
-    """Classes 0 to the largest one, from counts of both parts, (classes,).
-
-    Raises DataError for one never trained.
-    """
-    counts = _longer(train, len(test))
-    absent = np.flatnonzero(counts == 0)
-    if absent.size:
-        raise DataError(
-            f"{where}: y_train: expected classes numbered from 0 without a gap, got no example of"
-            f" class {absent[0]} of {len(counts)}; number them so, train on that class too, or name"
-            " all classes in labels"
-        )
-    return tuple(map(str, range(len(counts))))
-
-
-def _longer(counts: AnyArray, length: int) -> AnyArray:
-    return np.pad(counts, (0, max(0, length - len(counts))))
-
-
 def example_bytes(x: AnyArray) -> int:
     """Bytes of one example of an array (n, ...)."""
     return max(1, math.prod(x.shape[1:]) * x.dtype.itemsize)
-
-
-def _is_lost(least: float, most: float) -> bool:
-    """Return whether the differences between numbers from `least` to `most` are lost."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        step = float(np.spacing(np.float32(max(abs(least), abs(most)))))
-    return 0 < most - least < _MOST_LOST * step
 
 
 GIGABYTE = 10**9
