@@ -71,24 +71,7 @@ class ReadingParser:
 
     def take(self, content: bytes) -> Block:
         """Return the readings of the next bytes."""
-        *whole, rest = (self._rest + content).split(b"\n")
-        block = self._block(whole)
-        self._rest = rest
-        if len(rest) > LONGEST_LINE_BYTES:
-            # The line is not complete: what is kept stays small, and its end is not taken for a
-            # reading.
-            self._refuse_other_content(rest)
-            self._rest = b""
-            self._skipping = True
-        return block
-
-    def end(self) -> Block:
-        """Return the last line, where no newline ends it."""
-        rest = self._rest
-        self._rest = b""
-        return self._block([rest] if rest or self._skipping else [])
-
-    def _block(self, lines: Sequence[bytes]) -> Block:
+        *lines, self._rest = (self._rest + content).split(b"\n")
         problems: list[tuple[int, str]] = []
         readings: list[list[float]] = []
         for line in lines:
@@ -98,8 +81,18 @@ class ReadingParser:
                 readings += self._reading(line)
             except _NoReading as problem:
                 problems.append((self._number, str(problem)))
+        if len(self._rest) > LONGEST_LINE_BYTES:
+            # The line is not complete: what is kept stays small, and its end is not taken for a
+            # reading.
+            self._refuse_other_content(self._rest)
+            self._rest = b""
+            self._skipping = True
         rows = np.array(readings, np.float64).reshape(-1, len(COLUMNS))
         return Block(rows, tuple(problems), refusal=self._refusal)
+
+    def end(self) -> Block:
+        """Return the last line, where no newline ends it."""
+        return self.take(b"\n")
 
     def _reading(self, line: bytes) -> list[list[float]]:
         """Return the reading of a line, or none. Raises _NoReading."""

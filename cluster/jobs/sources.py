@@ -20,7 +20,7 @@ from cluster.jobs.cancel import Cancel
 from cluster.jobs.progress import Display
 from core.cage import landlock
 from core.data import Dataset, Source, find_source, open_prepared, prepare, split_validation
-from core.data.batch import GIGABYTE, Bound
+from core.data.batch import GIGABYTE, Batches, bounded
 from core.data.dataset import CLASSIFICATION
 from core.data.prepare import batches_of, write_examples
 from core.data.recordings import Report
@@ -99,11 +99,12 @@ def _of_app(
     given_folder = folder.absolute()
     cache = app_data_folder(inventory).absolute()
     most_bytes = int(inventory.jobs.train.data.most_gigabytes * GIGABYTE)
-    bound = Bound(most_bytes, "jobs.train.data.most_gigabytes", cache)
+    key = "jobs.train.data.most_gigabytes"
     examples = app.call("data", given_folder)
     with app.blamed("data"):  # iterators and lazy arrays of the app's run in here
         batches, labels = batches_of(examples, app.task or CLASSIFICATION, where)
-        batches = bound.bounded(batches, where, display.say)
+        if not batches.rows:
+            batches = Batches(bounded(batches, most_bytes, key, where, display.say))
         dataset = write_examples(
             batches,
             cache,

@@ -4,23 +4,22 @@ An iterator may never end: it is bounded by bytes and by the disk, and reports w
 """
 
 import math
-import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, cycle, repeat
+from itertools import chain, count, cycle, repeat
 from operator import length_hint
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from core.data.arrays import AnyArray, Singles
 from core.data.dataset import CLASSIFICATION, MULTILABEL, REGRESSION, TASKS
-from core.data.recordings import NO_SUBJECT, Recordings, one_class
+from core.data.recordings import Recordings, one_class
 from core.data.signals import UNKNOWN, Signals
 from core.data.split import NOT_SAID, HeldOut
-from core.data.stored_values import groups_of, numbers, plain, targets, weights_of
+from core.data.stored_values import beside_of, numbers, targets
 from core.ground.errors import DataError
 
 ROWS_AT_ONCE = 1024
@@ -44,17 +43,17 @@ class Batch:
     weights: (n,) how much each example counts in training.
     """
 
-    x: NDArray[Any]
-    y: NDArray[Any]
+    x: AnyArray
+    y: AnyArray
     groups: NDArray[np.integer] | None = None
-    weights: NDArray[np.float32] | None = None
+    weights: Singles | None = None
     test: bool = False
 
 
 class Batches(Iterator[Batch]):
     """An iterator of batches that says how many rows there are in all: 0 where it does not know."""
 
-    def __init__(self, batches: Iterator[Batch], rows: int) -> None:
+    def __init__(self, batches: Iterator[Batch], rows: int = 0) -> None:
         self._batches = batches
         self.rows = rows
 
@@ -77,23 +76,29 @@ class Examples:
     signals: Signals = UNKNOWN
 
 
+def cut_batches(
+    columns: Mapping[str, Any], rows: int = ROWS_AT_ONCE, *, test: bool = False
+) -> Iterator[Batch]:
+    """Yield batches of some rows of what Batch has, by name, such as arrays in files."""
+    for start in range(0, len(columns["x"]), rows):
+        cut = {name: values[start : start + rows] for name, values in columns.items()}
+        yield Batch(**cut, test=test)
+
+
 def examples_of(recordings: Recordings) -> Examples:
     """Return windows of motion as examples, whose channels the engine standardizes."""
-    rows = len(recordings.windows)
+    columns = {
+        "x": recordings.windows,
+        "y": recordings.classes,
+        "groups": recordings.subjects,
+    }
     train = recordings.train_windows
-    row_ranges = ((0, train, False), (train, rows, True))
-    batches = (
-        Batch(
-            recordings.windows[start : min(start + ROWS_AT_ONCE, end)],
-            recordings.classes[start : min(start + ROWS_AT_ONCE, end)],
-            recordings.subjects[start : min(start + ROWS_AT_ONCE, end)],
-            test=is_test,
-        )
-        for begin, end, is_test in row_ranges
-        for start in range(begin, end, ROWS_AT_ONCE)
+    parts = (
+        cut_batches({name: values[rows] for name, values in columns.items()}, test=is_test)
+        for rows, is_test in ((slice(train), False), (slice(train, None), True))
     )
     return Examples(
-        Batches(batches, rows),
+        Batches(chain.from_iterable(parts), len(recordings.windows)),
         CLASSIFICATION,
         recordings.labels,
         standardized=True,
@@ -111,7 +116,7 @@ class PositionsLook:
         self._shape: tuple[int, ...] | None = None
         self._binary = self._one_hot = True
 
-    def take(self, y: NDArray[Any]) -> "PositionsLook":
+    def take(self, y: AnyArray) -> "PositionsLook":
         """Look at some more training targets.
 
         Targets with one class an example need no look.
@@ -156,15 +161,13 @@ class BatchValidator:
             raise DataError(f"{where}: task: expected {', '.join(TASKS)}, got {task!r:.60}")
         self._where = where
         self._task = task
-        if labels is None:
-            self._labels = None
-        else:
-            self._labels = tuple(labels)
-        self._like: dict[str, NDArray[Any]] = {}
+        self._labels = None if labels is None else tuple(labels)
+        self._like: dict[str, AnyArray] = {}
         self._rows = {False: 0, True: 0}
-        self._classes: dict[bool, NDArray[np.int64]] = {}
+        self._counts = {False: np.zeros(0, np.int64), True: np.zeros(0, np.int64)}
+        """Of each class in training and test."""
         self._positions = PositionsLook()
-        self._spans: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
+        self._span: tuple[AnyArray, AnyArray] | None = None
         """Least and most by the last axis, of numbers that become float32."""
         self._weight = 0.0
         self.weighted = False
@@ -172,13 +175,10 @@ class BatchValidator:
 
     def passed(self, batch: Batch) -> Batch:
         """The batch in the dtypes of the store."""
-        if batch.test:
-            part = "test"
-        else:
-            part = "train"
+        part = "test" if batch.test else "train"
         first = self._rows[batch.test]
         if not batch.test:
-            self._look_at_spans(batch.x)
+            self._look_at_span(batch.x)
         x, y = (
             numbers(values, f"{self._where}: {name}_{part}", first)
             for name, values in (("x", batch.x), ("y", batch.y))
@@ -194,31 +194,41 @@ class BatchValidator:
         if self._task == CLASSIFICATION:
             if not batch.test:
                 self._positions.take(y)
-            counts = np.bincount(y.reshape(-1))
-            before = self._classes.get(batch.test, counts[:0])
-            self._classes[batch.test] = _longer(before, len(counts)) + _longer(counts, len(before))
+            before = self._counts[batch.test]
+            counts = np.bincount(y.reshape(-1), minlength=len(before))
+            counts[: len(before)] += before
+            self._counts[batch.test] = counts
         self._rows[batch.test] += len(x)
-        groups, weights = self._beside(batch, len(x), part, first)
+        groups, weights = (
+            beside_of(name, getattr(batch, name), len(x), f"{self._where}: {name}", first)
+            for name in ("groups", "weights")
+        )
         if not batch.test:
             self.weighted |= batch.weights is not None
             self._weight += float(weights.sum())
         return Batch(x, y, groups, weights, test=batch.test)
 
-    def _look_at_spans(self, inputs: Any) -> None:
+    def _look_at_span(self, inputs: Any) -> None:
         if not isinstance(inputs, np.ndarray) or inputs.dtype != np.float64 or not inputs.size:
             return
         rows = inputs.reshape(-1, inputs.shape[-1]) if inputs.ndim > 1 else inputs[:, None]
-        least, most = self._spans.get("x", (rows[0], rows[0]))
+        least, most = self._span or (rows[0], rows[0])
         if least.shape == rows.shape[1:]:
-            self._spans["x"] = np.minimum(least, rows.min(0)), np.maximum(most, rows.max(0))
+            self._span = np.minimum(least, rows.min(0)), np.maximum(most, rows.max(0))
 
     def _refuse_lost(self) -> None:
-        for least, most in self._spans.values():
-            for place, (low, high) in enumerate(zip(least.tolist(), most.tolist(), strict=True)):
-                if _is_lost(low, high):
-                    raise DataError(
-                        f"{self._where}: x_train[..., {place}]: {low:.17g} to {high:.17g} {_REMEDY}"
-                    )
+        """Raise DataError where float32 loses the differences between numbers."""
+        if self._span is None:
+            return
+        least, most = self._span
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = np.spacing(np.maximum(np.abs(least), np.abs(most)).astype(np.float32))
+            lost = (least < most) & (most - least < _MOST_LOST * step.astype(np.float64))
+        for place in np.flatnonzero(lost):
+            raise DataError(
+                f"{self._where}: x_train[..., {place}]: {least[place]:.17g} to {most[place]:.17g}"
+                f" {_REMEDY}"
+            )
 
     def labels(self) -> tuple[str, ...]:
         """Names of the outputs, when all batches have passed.
@@ -237,24 +247,33 @@ class BatchValidator:
             )
         if self._task == CLASSIFICATION:
             self._positions.refuse(f"{self._where}: y_train", self._labels)
-            self._refuse_one_class()
+            self._refuse_absent()
         if self._labels is not None:
             return self._labels
         if self._task == REGRESSION:
             return ()
         if self._task == MULTILABEL:
             return tuple(map(str, range(self._like["y"].shape[1])))
-        return numbered(self._classes[False], self._classes[True], self._where)
+        return tuple(map(str, range(max(map(len, self._counts.values())))))
 
-    def _refuse_one_class(self) -> None:
-        trained = np.flatnonzero(self._classes[False]).tolist()
+    def _refuse_absent(self) -> None:
+        """Raise DataError for one class alone, and for a number that is never trained."""
+        trained = np.flatnonzero(self._counts[False]).tolist()
+        count = max(map(len, self._counts.values()))
         if len(trained) < 2:
-            names = self._labels or tuple(map(str, range(len(self._classes[False]))))
+            names = self._labels or tuple(map(str, range(count)))
             raise DataError(
                 f"{self._where}: y_train: {one_class([names[place] for place in trained])}"
             )
+        absent = sorted(set(range(count)).difference(trained))
+        if absent and self._labels is None:
+            raise DataError(
+                f"{self._where}: y_train: expected classes numbered from 0 without a gap, got no"
+                f" example of class {absent[0]} of {count}; number them so, train on that class"
+                " too, or name all classes in labels"
+            )
 
-    def _same(self, name: str, values: NDArray[Any], part: str, first: int) -> None:
+    def _same(self, name: str, values: AnyArray, part: str, first: int) -> None:
         like = self._like.setdefault(name, values[:1])
         for attribute, expected, actual in (
             ("shape", like.shape[1:], values.shape[1:]),
@@ -267,64 +286,13 @@ class BatchValidator:
                     f" the examples before, got {actual}; give all examples one shape and dtype"
                 )
 
-    def _beside(
-        self, batch: Batch, count: int, part: str, first: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        groups = np.full(count, NO_SUBJECT, np.int32)
-        weights = np.ones(count, np.float32)
-        if batch.groups is not None:
-            groups = groups_of(
-                plain(batch.groups, f"{self._where}: groups"),
-                count,
-                f"{self._where}: groups",
-                first,
-            )
-        if batch.weights is not None:
-            weights = weights_of(
-                plain(batch.weights, f"{self._where}: weights"),
-                count,
-                f"{self._where}: weights",
-                first,
-            )
-        return groups, weights
 
-
-def numbered(train: NDArray[np.integer], test: NDArray[np.integer], where: str) -> tuple[str, ...]:
-    """Classes 0 to the largest one, from counts of both parts, (classes,).
-
-    Raises DataError for one never trained.
-    """
-    counts = _longer(train, len(test))
-    absent = np.flatnonzero(counts == 0)
-    if absent.size:
-        raise DataError(
-            f"{where}: y_train: expected classes numbered from 0 without a gap, got no example of"
-            f" class {absent[0]} of {len(counts)}; number them so, train on that class too, or name"
-            " all classes in labels"
-        )
-    return tuple(map(str, range(len(counts))))
-
-
-def _longer(counts: NDArray[Any], length: int) -> NDArray[Any]:
-    return np.pad(counts, (0, max(0, length - len(counts))))
-
-
-def example_bytes(x: NDArray[Any]) -> int:
+def example_bytes(x: AnyArray) -> int:
     """Bytes of one example of an array (n, ...)."""
     return max(1, math.prod(x.shape[1:]) * x.dtype.itemsize)
 
 
-def _is_lost(least: float, most: float) -> bool:
-    """Return whether the differences between numbers from `least` to `most` are lost."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        step = float(np.spacing(np.float32(max(abs(least), abs(most)))))
-    return 0 < most - least < _MOST_LOST * step
-
-
 GIGABYTE = 10**9
-LEAST_FREE_BYTES = 512 << 20
-LOOK_BYTES = 64 << 20
-"""Bytes written between two looks at the disk."""
 SAY_SECONDS = 10.0
 
 
@@ -339,57 +307,26 @@ def never_ends(x: Any) -> bool:
     return callable(cardinality) and int(cardinality()) == INFINITE
 
 
-@dataclass(frozen=True)
-class Bound:
-    """How much an iterator may bring.
+def bounded(
+    batches: Iterator[Batch], most_bytes: int, key: str, where: str, say: Callable[[str], None]
+) -> Iterator[Batch]:
+    """Yield the batches of an iterator, at most so many bytes in all, which `key` sets.
 
-    `most_bytes` in all, which `key` sets, and what leaves room on a disk.
+    Every ten seconds a line is said. Raises DataError beginning with `where`.
     """
-
-    most_bytes: int
-    key: str
-    place: Path
-
-    def bounded(
-        self, batches: Iterator[Batch], where: str, say: Callable[[str], None]
-    ) -> Iterator[Batch]:
-        """The batches, with a line every ten seconds.
-
-        Those that say how many rows there are end by themselves. Raises DataError beginning with
-        `where`.
-        """
-        if getattr(batches, "rows", 0):
-            return batches
-        return self._counted(batches, where, say)
-
-    def _counted(
-        self, batches: Iterator[Batch], where: str, say: Callable[[str], None]
-    ) -> Iterator[Batch]:
-        rows = size = 0
-        checked_bytes = -LOOK_BYTES
-        reported_at = time.monotonic()
-        for batch in batches:
-            yield batch
-            rows += len(batch.x)
-            size += batch.x.nbytes + batch.y.nbytes
-            brought = f"{rows:,} examples, {size / GIGABYTE:.2f} GB"
-            if size > self.most_bytes:
-                raise DataError(
-                    f"{where}: brings more than {self.most_bytes / GIGABYTE:g} GB ({brought}):"
-                    " expected an iterator that ends after each example came once: leave out"
-                    f" `while True` and repeat(), or set {self.key} to more gigabytes"
-                )
-            if size - checked_bytes >= LOOK_BYTES:
-                checked_bytes = size
-                self._look(where, brought)
-            if time.monotonic() - reported_at >= SAY_SECONDS:
-                reported_at = time.monotonic()
-                say(f"data: {brought} are written, and the iterator has more")
-
-    def _look(self, where: str, brought: str) -> None:
-        free = shutil.disk_usage(self.place).free
-        if free < LEAST_FREE_BYTES:
+    rows = size = 0
+    reported_at = time.monotonic()
+    for batch in batches:
+        yield batch
+        rows += len(batch.x)
+        size += batch.x.nbytes + batch.y.nbytes
+        brought = f"{rows:,} examples, {size / GIGABYTE:.2f} GB"
+        if size > most_bytes:
             raise DataError(
-                f"{where}: after {brought} the disk of {self.place} has {free >> 20} MiB left:"
-                " expected an iterator that ends after each example came once, or a larger disk"
+                f"{where}: brings more than {most_bytes / GIGABYTE:g} GB ({brought}): expected an"
+                " iterator that ends after each example came once: leave out `while True` and"
+                f" repeat(), or set {key} to more gigabytes"
             )
+        if time.monotonic() - reported_at >= SAY_SECONDS:
+            reported_at = time.monotonic()
+            say(f"data: {brought} are written, and the iterator has more")

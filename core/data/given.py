@@ -11,13 +11,14 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from core.data.arrays import AnyArray
 from core.data.batch import (
     BATCH_BYTES,
     MOST_ROWS,
     Batch,
     Batches,
+    cut_batches,
     example_bytes,
     never_ends,
 )
@@ -41,7 +42,7 @@ def is_stream(x: Any) -> bool:
     return hasattr(x, "__iter__") and not isinstance(x, memoryview | bytearray | range)
 
 
-def text_of(values: NDArray[Any]) -> NDArray[Any]:
+def text_of(values: AnyArray) -> AnyArray:
     """Text of pandas and of Python objects as text of numpy."""
     if (
         values.dtype.kind == "O"
@@ -62,7 +63,7 @@ class ExampleStream:
         self._task = task
         self._number = number
         self._where = where
-        self._pairs: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        self._pairs: list[tuple[AnyArray, AnyArray]] = []
         self._bytes = self._row = 0
 
     def batches(self, stream: Iterable[Any]) -> Iterator[Batch]:
@@ -79,7 +80,7 @@ class ExampleStream:
                 yield from self._gathered()
         yield from self._gathered()
 
-    def _numbered(self, y: NDArray[Any]) -> NDArray[Any]:
+    def _numbered(self, y: AnyArray) -> AnyArray:
         """Return the numbers of text classes, of which the first is that of the next row."""
         y = text_of(y)
         if self._task != CLASSIFICATION or y.dtype.kind != "U":
@@ -155,7 +156,7 @@ class Data:
 
 def batches_of(
     data: Data | Mapping[str, Any], task: str = CLASSIFICATION, where: str = "data()"
-) -> tuple[Iterator[Batch], tuple[str, ...] | None]:
+) -> tuple[Batches, tuple[str, ...] | None]:
     """Batches of these examples, and the names of their classes or labels.
 
     The names are None where the numbers alone show how many there are: `write_examples` counts them
@@ -298,15 +299,10 @@ def _text_classes(arrays: dict[str, dict[str, Any]], where: str) -> tuple[str, .
 
 
 def _cut(columns: Mapping[str, Any], where: str) -> Iterator[Batch]:
-    """Yield batches of some rows of arrays, or of files of arrays."""
-    x, y = columns["x"], columns["y"]
-    if not len(x):
-        return
-    size = example_bytes(plain(x[:1], where)) + example_bytes(y)
-    rows = max(1, min(MOST_ROWS, BATCH_BYTES // size))
-    for start in range(0, len(x), rows):
-        cut = {name: values[start : start + rows] for name, values in columns.items()}
-        yield Batch(**{**cut, "x": plain(cut["x"], where)})
+    """Yield batches of a part of some bytes, of arrays or of files of arrays."""
+    one = plain(columns["x"][:1], where)
+    size = example_bytes(one) + example_bytes(columns["y"])
+    return cut_batches(columns, max(1, min(MOST_ROWS, BATCH_BYTES // size)))
 
 
 def _refuse_half_a_stream(examples: Data, given: Mapping[str, Any], where: str) -> None:

@@ -15,13 +15,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.data.archive import CHUNK_BYTES
+from core.data.arrays import AnyArray
 from core.data.batch import Batch
 from core.data.dataset import (
     CLASSES,
@@ -46,7 +45,8 @@ TARGETS = "targets"
 GROUPS = "groups"
 COUNTING = "weights"
 LEFT_FREE_BYTES = 64 << 20
-"""What a large set leaves of the disk that it is written to."""
+LEFT_BY_ENDLESS_BYTES = 512 << 20
+"""What a large set leaves of the disk that it is written to; the second of an unknown length."""
 LOOK_BYTES = 64 << 20
 """Written between two looks at the disk."""
 
@@ -57,26 +57,22 @@ class _Column:
     A training row goes to its file, a test row to a spool, which is appended in the end.
     """
 
-    def __init__(self, folder: Path, name: str, like: NDArray[Any]) -> None:
+    def __init__(self, path: Path, files: ExitStack, like: AnyArray) -> None:
+        """Write to `path` what is like this; `files` close it in the end."""
         self.dtype = like.dtype.newbyteorder("<")
         self.shape = like.shape[1:]
-        self.path = folder / name
-        self._files = ExitStack()
-        self._rows = self._files.enter_context(self.path.open("wb"))
-        self._spool = self._files.enter_context(self.path.with_suffix(".test").open("w+b"))
+        self.path = path
+        self._spool_path = path.with_suffix(".test")
+        self._rows = files.enter_context(path.open("wb"))
+        self._spool = files.enter_context(self._spool_path.open("w+b"))
         self._digest = hashlib.sha256()
 
-    def close(self) -> None:
-        """Lets go of its files."""
-        self._files.close()
-
     def drop(self) -> None:
-        """Closes and removes its files."""
-        self.close()
+        """Remove its files."""
         self.path.unlink()
-        self.path.with_suffix(".test").unlink()
+        self._spool_path.unlink()
 
-    def add(self, rows: NDArray[Any], test: bool) -> None:
+    def add(self, rows: AnyArray, test: bool) -> None:
         """Write rows of one part."""
         content = np.ascontiguousarray(rows, self.dtype).reshape(-1).view(np.uint8).data
         for start in range(0, len(content), CHUNK_BYTES):
@@ -98,8 +94,7 @@ class _Column:
             self._rows.write(piece)
         self._rows.flush()
         os.fsync(self._rows.fileno())
-        self.close()
-        self.path.with_suffix(".test").unlink()
+        self._spool_path.unlink()
         return self._digest.hexdigest()
 
 
@@ -124,18 +119,13 @@ class Columns:
         self.arrays: dict[str, Array] = {}
         """By what they hold, once all are finished."""
         self._columns: dict[str, _Column] = {}
+        self._files = ExitStack()
 
     def __enter__(self) -> "Columns":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        for column in self._columns.values():
-            column.close()
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
 
     @property
     def rows(self) -> int:
@@ -151,7 +141,7 @@ class Columns:
             if values is None:
                 continue
             if name not in self._columns:
-                self._columns[name] = _Column(self.folder, name, values)
+                self._columns[name] = _Column(self.folder / name, self._files, values)
             self._columns[name].add(values, batch.test)
             self._written += values.nbytes
         self._look(self.rows + count)
@@ -168,7 +158,8 @@ class Columns:
         left = self._written // rows * max(0, self._total - rows)
         if max(left, self._written) < LOOK_BYTES:
             return
-        if shutil.disk_usage(self.folder).free < left + LEFT_FREE_BYTES:
+        left += LEFT_FREE_BYTES if self._total else LEFT_BY_ENDLESS_BYTES
+        if shutil.disk_usage(self.folder).free < left:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def finish(self, task: str, *, standardized: bool, weighted: bool = False) -> None:

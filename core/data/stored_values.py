@@ -6,11 +6,11 @@ stay mean something else. Libraries are recognized by what their objects have, s
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from core.data.arrays import AnyArray, Flags
 from core.data.dataset import LARGEST_RANK, MULTILABEL, REGRESSION
 from core.data.recordings import LARGEST_INTEGER, NO_SUBJECT
 from core.ground.errors import DataError, reason_of
@@ -22,7 +22,7 @@ _PLAIN = (np.ndarray, np.memmap, np.matrix, np.rec.recarray)
 _LOOKED_AT = (bool, int, float, complex, str, bytes, np.generic)
 
 
-def plain(values: Any, where: str) -> NDArray[Any]:
+def plain(values: Any, where: str) -> AnyArray:
     """An array of the numbers.
 
     Raises DataError for a container that says more, and for what is no array.
@@ -129,7 +129,7 @@ def _has(values: Any, name: str) -> bool:
     return hasattr(values, name)
 
 
-def _of_numpy(values: NDArray[Any]) -> str | None:
+def _of_numpy(values: AnyArray) -> str | None:
     if values.dtype.names:
         return "has named fields; give numpy.lib.recfunctions.structured_to_unstructured of it"
     if type(values) in _PLAIN:
@@ -210,28 +210,17 @@ reads."""
 
 
 def targets(
-    y: NDArray[Any], where: str, first: int, task: str, labels: Sequence[str] | None
-) -> NDArray[Any]:
-    """Return targets as they are stored.
+    y: AnyArray, where: str, first: int, task: str, labels: Sequence[str] | None
+) -> AnyArray:
+    """Return targets, which are numbers as `numbers` returns them, as they are stored.
 
     int32 (n,) or (n, positions), uint8 (n, labels) or float32 (n, values).
 
     Row `first` is the first. Raises DataError for what are no targets of `task`.
     """
     if task == REGRESSION:
-        with np.errstate(over="ignore"):
-            narrow = y.astype(np.float32, copy=False)
-        refuse_at(
-            y,
-            ~np.isfinite(narrow),
-            where,
-            first,
-            "a finite float32 number",
-            "remove or repair the example",
-        )
-        if y.ndim == 1:
-            return narrow[:, None]
-        return narrow
+        narrow = y.astype(np.float32, copy=False)
+        return narrow[:, None] if y.ndim == 1 else narrow
     if task == MULTILABEL:
         expected = "0 or 1 for each label, (examples, labels), or for one label, (examples,)"
         if y.ndim == 1 and np.isin(y, (0, 1)).all():
@@ -277,7 +266,7 @@ def targets(
     return y.astype(np.int32, copy=False)
 
 
-def numbers(values: Any, where: str, first: int) -> NDArray[Any]:
+def numbers(values: Any, where: str, first: int) -> AnyArray:
     """Return the values as the store has them, little-endian and finite. Raises DataError."""
     array = plain(values, where)
     if array.dtype.kind not in "fiub":
@@ -311,7 +300,7 @@ def numbers(values: Any, where: str, first: int) -> NDArray[Any]:
     return narrow
 
 
-def _unfit(array: NDArray[Any]) -> str:
+def _unfit(array: AnyArray) -> str:
     if array.dtype.kind in "US":
         return "turn text into numbers first"
     if array.dtype.kind == "c":
@@ -324,8 +313,8 @@ def _unfit(array: NDArray[Any]) -> str:
 
 
 def refuse_at(
-    values: NDArray[Any],
-    wrong: NDArray[np.bool_],
+    values: AnyArray,
+    wrong: Flags,
     where: str,
     first: int,
     expected: str,
@@ -339,53 +328,65 @@ def refuse_at(
     raise DataError(f"{where}[{position}]: expected {expected}, got {values[index]}; {remedy}")
 
 
-def _column(values: NDArray[Any], count: int, where: str, first: int) -> None:
-    if values.shape != (count,):
-        if values.ndim == 1:
-            rows = f"{first + len(values)}"
-        else:
-            rows = f"shape {values.shape}"
-        raise DataError(
-            f"{where}: expected {first + count} numbers, one for each training example, got {rows};"
-            " give each its own"
-        )
+class _Beside(NamedTuple):
+    """What goes with each training example: the default, the type, and what values may be."""
+
+    default: float
+    dtype: str
+    kinds: str
+    of_kinds: str
+    number_them: str
+    least: float
+    most: float
+    expected: str
+    remedy: str
 
 
-def groups_of(values: NDArray[Any], count: int, where: str, first: int) -> NDArray[np.int32]:
-    """Return the groups of `count` examples. Raises DataError for what are none."""
-    _column(values, count, where, first)
-    if values.dtype.kind not in "iub":
-        raise DataError(
-            f"{where}: expected whole numbers, got {values.dtype}; number the groups from 0"
-        )
-    wrong = (values < NO_SUBJECT) | (values > LARGEST_INTEGER)
-    refuse_at(
-        values,
-        wrong,
-        where,
-        first,
+_BESIDE = {
+    "groups": _Beside(
+        NO_SUBJECT,
+        "int32",
+        "iub",
+        "whole numbers",
+        "number the groups from 0",
+        NO_SUBJECT,
+        LARGEST_INTEGER,
         f"a group from 0 to {LARGEST_INTEGER}",
         "number the groups from 0",
-    )
-    return values.astype(np.int32)
-
-
-def weights_of(values: NDArray[Any], count: int, where: str, first: int) -> NDArray[np.float32]:
-    """Return the weights of `count` examples. Raises DataError for what are none."""
-    _column(values, count, where, first)
-    if values.dtype.kind not in "fiub":
-        raise DataError(
-            f"{where}: expected numbers, got {values.dtype}; give each training example a weight"
-        )
-    with np.errstate(over="ignore"):
-        narrow = values.astype(np.float32)
-    wrong = ~(np.isfinite(narrow) & (narrow >= 0))
-    refuse_at(
-        values,
-        wrong,
-        where,
-        first,
+    ),
+    "weights": _Beside(
+        1,
+        "float32",
+        "fiub",
+        "numbers",
+        "give each training example a weight",
+        0.0,
+        float(np.finfo(np.float32).max),
         "a finite weight from 0",
         "give 1 to an example that counts once",
-    )
-    return narrow
+    ),
+}
+
+
+def beside_of(name: str, values: Any, count: int, where: str, first: int) -> AnyArray:
+    """Return the `groups` or `weights` of `count` examples, the default for None.
+
+    Raises DataError for what are none.
+    """
+    beside = _BESIDE[name]
+    if values is None:
+        return np.full(count, beside.default, beside.dtype)
+    column = plain(values, where)
+    if column.shape != (count,):
+        actual = f"{first + len(column)}" if column.ndim == 1 else f"shape {column.shape}"
+        raise DataError(
+            f"{where}: expected {first + count} numbers, one for each training example, got"
+            f" {actual}; give each its own"
+        )
+    if column.dtype.kind not in beside.kinds:
+        raise DataError(
+            f"{where}: expected {beside.of_kinds}, got {column.dtype}; {beside.number_them}"
+        )
+    right = (column >= beside.least) & (column <= beside.most)
+    refuse_at(column, ~right, where, first, beside.expected, beside.remedy)
+    return column.astype(beside.dtype)

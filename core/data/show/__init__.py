@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from core.data.arrays import Integers, Numbers
 from core.data.dataset import CLASSIFICATION, MULTILABEL, Dataset
 from core.data.recordings import NO_SUBJECT
 from core.data.signals import names_of
@@ -49,7 +49,7 @@ def portrait_of(dataset: Dataset, windows_per_class: int = 1) -> Facts:
     }
 
 
-def class_of_each(dataset: Dataset) -> NDArray[np.int32] | None:
+def class_of_each(dataset: Dataset) -> Integers | None:
     """Return the class of each example, (rows,); None where examples have none, or several."""
     if dataset.task == CLASSIFICATION and not dataset.targets.shape:
         return dataset.classes()
@@ -72,7 +72,7 @@ def class_rows(dataset: Dataset) -> list[Facts]:
     return named[:MOST_CLASSES]
 
 
-def group_rows(dataset: Dataset, classes: NDArray[np.int32] | None) -> tuple[list[Facts], int]:
+def group_rows(dataset: Dataset, classes: Integers | None) -> tuple[list[Facts], int]:
     """Return the first groups with their parts, and how many more there are.
 
     A group is a person, a device or another one; there are none where the source names none.
@@ -107,7 +107,7 @@ class ChannelFigures:
         self._least = np.full(width, np.inf)
         self._most = np.full(width, -np.inf)
 
-    def add(self, values: NDArray[np.float64]) -> None:
+    def add(self, values: Numbers) -> None:
         """Add readings, (n, channels), at least one."""
         self._count += len(values)
         self._sums += values.sum(axis=0), (values**2).sum(axis=0)
@@ -147,9 +147,7 @@ def channel_rows(dataset: Dataset) -> list[Facts]:
     return figures.rows(names_of(dataset.signals, width), units)
 
 
-def drawn_windows(
-    dataset: Dataset, classes: NDArray[np.int32], windows_per_class: int
-) -> list[Facts]:
+def drawn_windows(dataset: Dataset, classes: Integers, windows_per_class: int) -> list[Facts]:
     """Return `windows_per_class` training windows of every class, evenly spaced among them.
 
     Values are (steps, channels). It is empty where examples are no windows.

@@ -10,12 +10,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
 import numpy as np
-from numpy.typing import NDArray
 
+from core.data.arrays import Numbers, Places
 from core.data.described.description import RecordingFormat
 from core.data.described.intervals import Intervals
 from core.data.described.members import Member, PathPattern, Sheaf, members_of, sheaves
@@ -31,15 +32,21 @@ OTHER_RATE = 1.25
 """A rate that differs by this factor from the windows' is said."""
 
 
-def rate_looks(windows: float | None, sessions: Sequence[Facts]) -> Iterator[tuple[bool, str]]:
+def rate_looks(form: RecordingFormat, sessions: Sequence[Facts]) -> Iterator[tuple[bool, str]]:
     """Yield what the times of sessions have wrong, and what is asked of their rate.
 
-    Windows have so many readings a second, None where nothing says it. Of the sessions that have
-    the same wrong the first is named; the bool says whether it is wrong.
+    Of the sessions that have the same wrong the first is named; the bool says whether it is wrong.
     """
+    rates = [session["hertz"] for session in sessions if session["hertz"]]
+    if form.time.hertz is None and rates and not form.as_recorded:
+        yield (
+            False,
+            f"the rate of windows: readings come {np.median(rates):.4g} a second; give --set"
+            " jobs.train.data.sampling_hz=N",
+        )
     found: dict[tuple[bool, str], list[str]] = defaultdict(list)
     for session in sessions:
-        is_wrong, key, words = _rate_look(windows, session)
+        is_wrong, key, words = _rate_look(form.time.hertz, session)
         if words:
             found[is_wrong, key].append(f"{key}: {session_name(session)}: {words}")
     for (is_wrong, _), lines in found.items():
@@ -76,7 +83,6 @@ EXCERPT_SECONDS = 4.0
 MOST_IN_EXCERPT = 800
 RATE_PARTS = 64
 
-Numbers = NDArray[np.float64]
 Place = tuple[str, str, str]
 """Person, session and file."""
 
@@ -172,7 +178,7 @@ class _Tally:
         form = self._form
         sessions, labels = self._sessions_and_labels()
         channels = self._figures.rows(form.channel_names, form.units)
-        rates = list(rate_looks(form.time.hertz, sessions))
+        rates = list(rate_looks(form, sessions))
         wrong = [*problems[:MOST_PROBLEMS], *(line for is_wrong, line in rates if is_wrong)]
         wrong += self._judge.problems()
         share = self.damage.bad / max(1, self.damage.lines)
@@ -192,20 +198,10 @@ class _Tally:
             "left_out": ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count),
             "wrong": wrong,
             "asked": [
-                *self._rate_asked(sessions),
                 *(line for is_wrong, line in rates if not is_wrong),
                 *self._asked(channels),
             ],
         }
-
-    def _rate_asked(self, sessions: Sequence[Facts]) -> Iterator[str]:
-        form = self._form
-        rates = [session["hertz"] for session in sessions if session["hertz"]]
-        if form.time.hertz is None and rates and not form.as_recorded:
-            yield (
-                f"the rate of windows: readings come {np.median(rates):.4g} a second; give --set"
-                " jobs.train.data.sampling_hz=N"
-            )
 
     def _asked(self, channels: Sequence[Facts]) -> Iterator[str]:
         """Yield what only a person knows, each with the key that says it."""
@@ -224,7 +220,7 @@ class _Tally:
 
     def _labelled(
         self, sheaf: Sheaf, place: Place, word: str, times: Numbers
-    ) -> Iterator[tuple[str, NDArray[np.intp]]]:
+    ) -> Iterator[tuple[str, Places]]:
         """Yield each class among readings of one word, with their places."""
         label_words = [word] * len(times)
         if self._intervals is not None:
@@ -326,19 +322,14 @@ def named_lines(error: str) -> Iterator[str]:
     line = int(match["line"])
     if not path.is_file():
         return
-    first = max(1, line - AROUND)
     with path.open("rb") as stream:
-        for number in range(1, line + AROUND + 1):
-            content = _line_of_file(stream)
-            if not content:
-                return
-            if number >= first:
+        lines = islice(iter(lambda: _line_of_file(stream), b""), line + AROUND)
+        for number, content in enumerate(lines, start=1):
+            if number >= line - AROUND:
                 text = content[: LONGEST_LINE + 1].decode("utf-8", "replace").rstrip("\r\n")
-                if len(text) <= LONGEST_LINE:
-                    excerpt = text
-                else:
-                    excerpt = f"{text[:LONGEST_LINE]}..."
-                yield f"{'>' if number == line else ' '} {number}: {excerpt}"
+                if len(text) > LONGEST_LINE:
+                    text = f"{text[:LONGEST_LINE]}..."
+                yield f"{'>' if number == line else ' '} {number}: {text}"
 
 
 def _line_of_file(stream: IO[bytes]) -> bytes:

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from core.data import batch
-from core.data.batch import Batch, Bound
-from core.data.given import Data, batches_of
+from core.data.batch import Batch, bounded
+from core.data.prepare import Data, batches_of, write_examples
 from tests.core.data.desk import refused
 
 PAIR = (np.zeros(1000, np.float32), 0)
@@ -44,35 +44,37 @@ def endless() -> Iterator[Any]:
         yield PAIR
 
 
-def drawn(folder: Path, most_bytes: int, x: Any, said: list[str] | None = None) -> list[Batch]:
-    batches, _ = batches_of(x if isinstance(x, Data) else Data(x, x_test=iter([PAIR])))
+def drawn(most_bytes: int, x: Any, said: list[str] | None = None) -> list[Batch]:
+    batches, _ = batches_of(Data(x, x_test=iter([PAIR])))
     say = (said if said is not None else []).append
-    return list(Bound(most_bytes, KEY, folder).bounded(batches, "app.py: data()", say))
+    return list(bounded(batches, most_bytes, KEY, "app.py: data()", say))
 
 
-def test_a_generator_without_an_end_is_refused_with_the_key_to_set(tmp_path: Path) -> None:
+def test_a_generator_without_an_end_is_refused_with_the_key_to_set() -> None:
     said = f"app.py: data(): brings more than 0.02 GB ... while True ... or set {KEY}"
     with refused(said):
-        drawn(tmp_path, 20_000_000, endless())
+        drawn(20_000_000, endless())
 
 
 def test_it_leaves_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=100 << 20))
-    with refused("the disk of ... has 100 MiB left"):
-        drawn(tmp_path, 20_000_000, endless())
+    large = (
+        Batch(np.zeros((1000, 9000), np.float64), np.arange(1000) % 2) for _ in itertools.count()
+    )
+    with refused("cannot be written (No space left on device); free more than the"):
+        write_examples(large, tmp_path, name="large", source="app", labels=None)
+    assert not list(tmp_path.iterdir())
 
 
-def test_a_long_one_that_ends_is_heard_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_one_that_ends_is_heard_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "SAY_SECONDS", 0.0)
     said: list[str] = []
-    batches = drawn(tmp_path, 10**9, itertools.repeat(PAIR, 5000), said)
+    batches = drawn(10**9, itertools.repeat(PAIR, 5000), said)
     assert sum(len(batch.x) for batch in batches) == 5001
     assert said[0].endswith("GB are written, and the iterator has more")
 
 
-def test_arrays_end_by_themselves(tmp_path: Path) -> None:
+def test_arrays_say_how_many_they_are() -> None:
     x = np.zeros((100, 1000), np.float32)
     y = np.arange(100) % 2
-    assert drawn(tmp_path, 1, Data(x, y, x, y))
+    assert batches_of(Data(x, y, x, y))[0].rows == 200
