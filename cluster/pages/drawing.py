@@ -3,22 +3,30 @@
 Page and report both draw how well each class is known: confusion, classes, frequent mistakes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from cluster.pages import panels, words
+from cluster.pages import words
 from cluster.pages.charts import Chart
-from cluster.pages.run_charts import NAMING, charts_of, unit_of
+from cluster.pages.facts import live_tiles
+from cluster.pages.rows import NAMING, Table, charts_of, table_of
+from cluster.pages.special import place_of, unit_of
 from cluster.pages.words import label, terms
 from core import web
-from core.status.parts import LARGEST_MATRIX, MULTILABEL, ClassCount, MixUp, counts_of
-from core.status.view import ConfusionView, RunView
+from core.status.parts import LARGEST_MATRIX, MULTILABEL, ClassCount, counts_of
+from core.status.view import (
+    ConfusionView,
+    NodeView,
+    RoleView,
+    RunView,
+    SweepCellView,
+    SweepView,
+)
 
 HEAT_STEPS = 8
 """Shades of the confusion matrix: classes heat-0 to heat-8 of the style sheet."""
@@ -42,6 +50,8 @@ TITLES = {
     ),
 }
 """Title and hint."""
+TONES = ("bad", "warning", "waiting", "well", "off")
+"""From the worst to the best."""
 
 
 @dataclass(frozen=True)
@@ -71,16 +81,15 @@ class ClassPanel:
 
     title: str
     hint: str
-    kind: str
-    """`class` or `label`."""
     terms: Mapping[str, str]
     """The terms of the run."""
     evaluated: str = ""
     """Split that was evaluated, e.g. `Test set, after epoch 7`."""
-    cells: tuple[tuple[str, list[ConfusionCell]], ...] = ()
+    cells: Sequence[tuple[str, list[ConfusionCell]]] = ()
     """Rows of the matrix with their names; none where there is no matrix."""
-    mix_ups: tuple[MixUp, ...] = ()
-    rows: tuple[ClassScores, ...] = ()
+    mix_ups: Table | None = None
+    heads: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
     left_out: int = 0
     """Classes that have no row."""
 
@@ -89,42 +98,38 @@ def class_panel(view: RunView) -> ClassPanel | None:
     """The part about classes; None where the task has none."""
     evaluation = view.confusion or view.classes
     run_terms = terms(unit_of(view))
-    title, hint = TITLES["matrix"]
+    kind = "matrix" if view.classes is None else "classes"
     if view.task_type == MULTILABEL:
-        title, hint = TITLES["labels"]
-    elif view.classes is not None:
-        title, hint = TITLES["classes"]
-    panel = ClassPanel(title, hint, "label" if view.task_type == MULTILABEL else "class", run_terms)
+        kind = "labels"
+    panel = ClassPanel(*TITLES[kind], run_terms)
     if evaluation is None:
-        awaited = (
-            view.job != "pi" and view.task_type in NAMING and not view.figures.keys() - {"train"}
-        )
-        if awaited:
-            return panel
-        return None
-    evaluated = {"test": "test set", "validation": run_terms["held_out"]}.get(
-        evaluation.split, evaluation.split
-    )
+        expected = view.job != "pi" and view.task_type in NAMING
+        return panel if expected and not view.figures.keys() - {"train"} else None
+    splits = {"test": "test set", "validation": run_terms["held_out"]}
+    evaluated = splits.get(evaluation.split, evaluation.split)
     evaluated = f"{evaluated[:1].upper()}{evaluated[1:]}"
     if evaluation.epoch is not None:
         evaluated += f", after epoch {evaluation.epoch}"
     if isinstance(evaluation, ConfusionView):
-        cells = tuple(
-            (label(name), row)
-            for name, row in zip(evaluation.labels, confusion_of(evaluation), strict=True)
-        )
-        rows = tuple(map(row_of, counts_of(evaluation.labels, evaluation.rows)))
-        return replace(panel, evaluated=evaluated, cells=cells, rows=rows)
-    rows = tuple(map(row_of, evaluation.counts))
-    if len(rows) > LARGEST_MATRIX:
-        rows = tuple(sorted(rows, key=lambda row: (row.f1, -row.windows)))
-    left_out = max(0, len(rows) - MOST_ROWS)
+        counts = counts_of(evaluation.labels, evaluation.rows)
+        names = map(label, evaluation.labels)
+        cells = [*zip(names, confusion_of(evaluation), strict=True)]
+    else:
+        counts, cells = evaluation.counts, []
+    scores = [scores_of(count) for count in counts]
+    if len(scores) > LARGEST_MATRIX:
+        scores.sort(key=lambda row: (row.f1, -row.windows))
+    words = {**run_terms, "kind": "label" if kind == "labels" else "class"}
+    root = {"view": view, "computed": {"classes": scores[:MOST_ROWS]}, "words": words}
+    table = table_of("classes", root)
     return replace(
         panel,
         evaluated=evaluated,
-        mix_ups=evaluation.mix_ups,
-        rows=rows[:MOST_ROWS],
-        left_out=left_out,
+        cells=cells,
+        mix_ups=table_of("mix_ups", root),
+        heads=table.heads if table else (),
+        rows=table.rows if table else (),
+        left_out=max(0, len(scores) - MOST_ROWS),
     )
 
 
@@ -141,7 +146,7 @@ def confusion_of(confusion: ConfusionView) -> list[list[ConfusionCell]]:
     return cells
 
 
-def row_of(count: ClassCount) -> ClassScores:
+def scores_of(count: ClassCount) -> ClassScores:
     """Precision, recall and F1 of a class; 0 where nothing was given, or deserves, the name."""
     predicted = count.right + count.wrong
     deserve = count.right + count.missed
@@ -153,6 +158,56 @@ def row_of(count: ClassCount) -> ClassScores:
         2 * count.right / both if both else 0.0,
         deserve,
     )
+
+
+@dataclass(frozen=True)
+class NodeCard:
+    """A machine of the picture."""
+
+    node: NodeView
+    roles: Sequence[RoleView]
+    serves: bool
+    """Whether it runs a parameter server or the coordinator: the upper row."""
+    tone: str
+    """The worst of its roles'."""
+
+
+@dataclass(frozen=True)
+class ClusterPicture:
+    """The nodes in two rows, and what flows between them."""
+
+    servers: Sequence[NodeCard]
+    workers: Sequence[NodeCard]
+    fastest: float
+    """Speed of the fastest worker."""
+    pull_bytes_per_second: float | None
+    push_bytes_per_second: float | None
+
+
+def picture_of(view: RunView) -> ClusterPicture:
+    """The cluster as cards."""
+    roles = [role for node in view.nodes for role in node.roles]
+    stores = [role for role in roles if role.task.startswith("ps:")]
+    cards = [_card(node) for node in view.nodes]
+    return ClusterPicture(
+        servers=[card for card in cards if card.serves],
+        workers=[card for card in cards if not card.serves],
+        fastest=max((role.windows_per_second or 0.0 for role in roles), default=0.0),
+        pull_bytes_per_second=_total(role.sent_bytes_per_second for role in stores),
+        push_bytes_per_second=_total(role.received_bytes_per_second for role in stores),
+    )
+
+
+def _card(node: NodeView) -> NodeCard:
+    roles = sorted(node.roles, key=lambda role: place_of(role.task))
+    tones = {words.role_state(role.state).tone for role in roles}
+    tone = next((tone for tone in TONES if tone in tones), "off")
+    return NodeCard(node, roles, any(not role.task.startswith("worker:") for role in roles), tone)
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 STATIC = Path(__file__).with_name("static")
@@ -172,20 +227,23 @@ def environment() -> Environment:
     templates.globals.update(inline=inline, words=words.WORDS)
     filters = (
         *(words.count, words.figure, words.percent, words.short, words.amount, words.duration),
-        *(panels.remaining, panels.progress_percent, panels.progress_words, panels.traffic),
-        *(words.label, moment),
+        *(words.label, words.moment, words.sign, words.shown),
+        remaining,
     )
     templates.filters.update({function.__name__: function for function in filters})
-    templates.filters.update(run_state=words.run_state, sweep_state=words.sweep_state)
+    templates.filters.update(
+        run_state=words.run_state, sweep_state=words.sweep_state, role_state=words.role_state
+    )
     return templates
 
 
-def moment(time: str) -> str:
-    """An ISO time as people read it: `2026-11-21 23:35:36 UTC`."""
-    try:
-        return datetime.fromisoformat(time).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except ValueError:
-        return time
+def remaining(view: RunView) -> str:
+    """The time left, in words."""
+    if view.state in ("done", "cancelled", "failed"):
+        return f"ended after {words.duration(view.elapsed_seconds)}"
+    if view.remaining_seconds is None:
+        return "time left is known once the workers have replied"
+    return f"about {words.duration(view.remaining_seconds)} left"
 
 
 def inline(name: str) -> Markup:
@@ -236,25 +294,40 @@ class Drawing:
 
     def _markup(self, view: RunView, charts: list[Chart]) -> dict[str, Any]:
         macros = self._macros
-        if view.progress:
-            stage = words.stage(view.progress.stage, unit_of(view))
-        else:
-            stage = ""
+        unit = unit_of(view)
+        stage = words.stage(view.progress.stage, unit) if view.progress else ""
         fragments = {
             "head": macros.head(view, stage, _layout(view, charts)),
-            "tiles": macros.tiles(panels.tiles_of(view)),
-            "picture": macros.picture(
-                panels.picture_of(view), unit_of(view), flows=view.job != "pi"
-            ),
+            "tiles": macros.tiles(live_tiles(view)),
+            "picture": macros.picture(picture_of(view), unit, flows=view.job != "pi"),
             "log": macros.log(view.events[: -LATEST_EVENTS - 1 : -1]),
         }
         if view.sweep is not None:
-            grid = panels.sweep_grid(view.sweep)
-            fragments["sweep"] = macros.table(grid.heads, grid.rows)
+            fragments["sweep"] = macros.table(*sweep_grid(view.sweep))
         classes = class_panel(view)
         if classes is not None:
             fragments["confusion"] = macros.classes(classes)
         return fragments
+
+
+def sweep_grid(sweep: SweepView) -> tuple[list[str], list[list[str]]]:
+    """The runs of a sweep as a table, filled as far as it is: a row a setting, a column a seed."""
+    seeds = [*dict.fromkeys(cell.seed for cell in sweep.cells)]
+    rows = dict[str, dict[int, str]]()
+    for cell in sweep.cells:
+        rows.setdefault(cell.settings or "as the inventory says", {})[cell.seed] = _run_words(cell)
+    heads = ["settings", *(f"seed {seed}" for seed in seeds)]
+    return heads, [
+        [settings, *(cells.get(seed, "") for seed in seeds)] for settings, cells in rows.items()
+    ]
+
+
+def _run_words(cell: SweepCellView) -> str:
+    if cell.state == "running":
+        return f"{words.percent(cell.share, 0)} on {cell.node}"
+    if cell.state == "finished":
+        return "done" if cell.accuracy is None else words.figure(cell.accuracy)
+    return cell.state
 
 
 def _layout(view: RunView, charts: list[Chart]) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.jobs.lifecycle import environment
 from cluster.pages import server as live
-from cluster.pages.__main__ import comparison
+from cluster.pages.comparison import comparison
 from cluster.pages.drawing import STATIC, Drawing
 from cluster.pages.files import StoredRun, run_of
 from cluster.pages.report import report

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from cluster.pages import words
-from cluster.pages.drawing import STATIC, Drawing, confusion_of, row_of
-from cluster.pages.panels import picture_of
-from cluster.pages.run_charts import charts_of
+from cluster.pages.drawing import STATIC, Drawing, confusion_of, picture_of, scores_of
+from cluster.pages.rows import charts_of
 from cluster.pages.words import WORDS
 from core import web
 from core.status.parts import counts_of
@@ -109,7 +108,7 @@ def test_the_picture_says_how_each_node_is() -> None:
     tones = {card.node.name: card.tone for card in found.workers}
     expected = {"pi-00": "well", "pi-03": "warning", "pi-11": "bad", "pi-14": "waiting"}
     assert expected.items() <= tones.items()
-    assert (found.live, found.configured) == (15, 16)
+    assert "15 of 16" in Drawing().fragments(training())["tiles"]
     assert found.pull_bytes_per_second == 9.8e6
     text = Drawing().fragments(training())["picture"]
     assert text.count('class="node ') == 17
@@ -125,7 +124,7 @@ def test_a_state_that_is_not_known_is_shown_as_it_is() -> None:
 
 def test_the_figures_of_the_classes() -> None:
     found = ConfusionView("test", ("a", "b", "never"), ((8, 2, 0), (1, 9, 0), (0, 0, 0)))
-    first, second, never = map(row_of, counts_of(found.labels, found.rows))
+    first, second, never = map(scores_of, counts_of(found.labels, found.rows))
     assert (first.precision, first.recall, first.windows) == (8 / 9, 0.8, 10)
     assert second.f1 == pytest.approx(2 * (9 / 11) * 0.9 / (9 / 11 + 0.9))
     assert (never.precision, never.recall, never.f1, never.windows) == (0.0, 0.0, 0.0, 0)
