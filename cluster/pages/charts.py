@@ -166,8 +166,8 @@ def chart_of_figure(name: str, place: int, figure: str, *series: Series, unit: s
 
     `place` is its number on the page.
     """
-    shown = figure_word(figure)
-    words = {"figure": shown.word, "meaning": as_sentence(shown.hint)}
+    word, hint = figure_word(figure)
+    words = {"figure": word, "meaning": as_sentence(hint)}
     return chart(name, *series, unit=unit, words=words, id=f"{name}-{place}")
 
 

@@ -211,9 +211,9 @@ def _compared(runs: Sequence[Named], unit: str) -> Iterator[Row]:
         tests = (named_run.run.view.figures.get("test", {}) for named_run in runs)
         names = dict.fromkeys(name for test in tests for name in test if name not in FIGURE_KEYS)
         for name in [*names][:MOST_OTHERS]:
-            word = figure_word(name)
+            word, said = figure_word(name)
             path = [*row["figures"].split("."), name]
-            yield {**row, "name": word.word, "hint": word.hint or row["hint"], "of": path}
+            yield {**row, "name": word, "hint": said or row["hint"], "of": path}
 
 
 def _number(run: StoredRun, row: Row) -> float | None:

@@ -3,8 +3,7 @@
 Page and report both draw how well each class is known: confusion, classes, frequent mistakes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ from markupsafe import Markup
 from cluster.pages import words
 from cluster.pages.charts import Chart
 from cluster.pages.facts import live_tiles
-from cluster.pages.rows import NAMING, Table, charts_of, table_of
+from cluster.pages.rows import NAMING, ROWS, charts_of, table_of
 from cluster.pages.special import place_of, unit_of
-from cluster.pages.words import label, terms
+from cluster.pages.words import terms
 from core import web
 from core.status.parts import LARGEST_MATRIX, MULTILABEL, ClassCount, counts_of
 from core.status.view import (
@@ -28,181 +27,80 @@ from core.status.view import (
     SweepView,
 )
 
+STATIC = Path(__file__).with_name("static")
+LATEST_EVENTS = 60
 HEAT_STEPS = 8
 """Shades of the confusion matrix: classes heat-0 to heat-8 of the style sheet."""
 MOST_ROWS = 100
 """Rows of the table of classes: of more there are those that are known worst."""
-TITLES = {
-    "matrix": (
-        "Confusion matrix",
-        (
-            "Predicted classes against true classes in the latest evaluation, with precision,"
-            " recall and F1 of each class."
-        ),
-    ),
-    "labels": ("Labels", "Precision, recall and F1 of each label in the latest evaluation."),
-    "classes": (
-        "Classes",
-        (
-            "The most frequent mistakes of the latest evaluation, and the classes that are known"
-            " worst."
-        ),
-    ),
-}
-"""Title and hint."""
 TONES = ("bad", "warning", "waiting", "well", "off")
 """From the worst to the best."""
 
 
-@dataclass(frozen=True)
-class ClassScores:
-    """A class in the per-class table."""
-
-    name: str
-    precision: float
-    recall: float
-    f1: float
-    windows: int
-
-
-@dataclass(frozen=True)
-class ConfusionCell:
-    """Windows of one class that were given one name; `heat` is the shade, by share of the row."""
-
-    windows: int
-    share: float
-    heat: int
-    right: bool
-
-
-@dataclass(frozen=True)
-class ClassPanel:
-    """The part of page and report about classes; without rows nothing has been evaluated yet."""
-
-    title: str
-    hint: str
-    terms: Mapping[str, str]
-    """The terms of the run."""
-    evaluated: str = ""
-    """Split that was evaluated, e.g. `Test set, after epoch 7`."""
-    cells: Sequence[tuple[str, list[ConfusionCell]]] = ()
-    """Rows of the matrix with their names; none where there is no matrix."""
-    mix_ups: Table | None = None
-    heads: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-    left_out: int = 0
-    """Classes that have no row."""
-
-
-def class_panel(view: RunView) -> ClassPanel | None:
-    """The part about classes; None where the task has none."""
+def class_panel(view: RunView) -> dict[str, Any] | None:
+    """The part about classes; None where the task has none, without `table` before the first."""
     evaluation = view.confusion or view.classes
     run_terms = terms(unit_of(view))
     kind = "matrix" if view.classes is None else "classes"
     if view.task_type == MULTILABEL:
         kind = "labels"
-    panel = ClassPanel(*TITLES[kind], run_terms)
+    panel = {"terms": run_terms, "table": None, **ROWS["classes"][kind]}
     if evaluation is None:
         expected = view.job != "pi" and view.task_type in NAMING
         return panel if expected and not view.figures.keys() - {"train"} else None
-    splits = {"test": "test set", "validation": run_terms["held_out"]}
-    evaluated = splits.get(evaluation.split, evaluation.split)
-    evaluated = f"{evaluated[:1].upper()}{evaluated[1:]}"
-    if evaluation.epoch is not None:
-        evaluated += f", after epoch {evaluation.epoch}"
     if isinstance(evaluation, ConfusionView):
         counts = counts_of(evaluation.labels, evaluation.rows)
-        names = map(label, evaluation.labels)
-        cells = [*zip(names, confusion_of(evaluation), strict=True)]
     else:
-        counts, cells = evaluation.counts, []
+        counts = evaluation.counts
     scores = [scores_of(count) for count in counts]
     if len(scores) > LARGEST_MATRIX:
-        scores.sort(key=lambda row: (row.f1, -row.windows))
-    words = {**run_terms, "kind": "label" if kind == "labels" else "class"}
-    root = {"view": view, "computed": {"classes": scores[:MOST_ROWS]}, "words": words}
-    table = table_of("classes", root)
-    return replace(
-        panel,
-        evaluated=evaluated,
-        cells=cells,
-        mix_ups=table_of("mix_ups", root),
-        heads=table.heads if table else (),
-        rows=table.rows if table else (),
-        left_out=max(0, len(scores) - MOST_ROWS),
-    )
+        scores.sort(key=lambda row: (row["f1"], -row["windows"]))
+    phrases = {**run_terms, "kind": "label" if kind == "labels" else "class"}
+    root = {"view": view, "computed": {"classes": scores[:MOST_ROWS]}, "words": phrases}
+    splits = {"test": "test set", "validation": run_terms["held_out"]}
+    split = splits.get(evaluation.split, evaluation.split)
+    return panel | {
+        "evaluated": f"{split[:1].upper()}{split[1:]}",
+        "epoch": evaluation.epoch,
+        "confusion": view.confusion,
+        "mix_ups": table_of("mix_ups", root),
+        "table": table_of("classes", root),
+        "classes": len(scores),
+    }
 
 
-def confusion_of(confusion: ConfusionView) -> list[list[ConfusionCell]]:
-    """The matrix with the shade of each cell."""
-    cells = []
-    for true, row in enumerate(confusion.rows):
-        total = sum(row)
-        shares = [windows / total if total else 0.0 for windows in row]
-        # A single window of many still shows.
-        heats = [max(1, round(HEAT_STEPS * share)) if share > 0.0 else 0 for share in shares]
-        right = [true == predicted for predicted in range(len(row))]
-        cells.append(list(map(ConfusionCell, row, shares, heats, right)))
-    return cells
+def heat(share: float) -> int:
+    """The shade of a share of a row; a single window of many still shows."""
+    return max(1, round(HEAT_STEPS * share)) if share > 0.0 else 0
 
 
-def scores_of(count: ClassCount) -> ClassScores:
+def scores_of(count: ClassCount) -> dict[str, Any]:
     """Precision, recall and F1 of a class; 0 where nothing was given, or deserves, the name."""
     predicted = count.right + count.wrong
     deserve = count.right + count.missed
-    both = predicted + deserve
-    return ClassScores(
-        count.label,
-        count.right / predicted if predicted else 0.0,
-        count.right / deserve if deserve else 0.0,
-        2 * count.right / both if both else 0.0,
-        deserve,
-    )
+    return {
+        "name": count.label,
+        "precision": count.right / (predicted or 1),
+        "recall": count.right / (deserve or 1),
+        "f1": 2 * count.right / (predicted + deserve or 1),
+        "windows": deserve,
+    }
 
 
-@dataclass(frozen=True)
-class NodeCard:
-    """A machine of the picture."""
-
-    node: NodeView
-    roles: Sequence[RoleView]
-    serves: bool
-    """Whether it runs a parameter server or the coordinator: the upper row."""
-    tone: str
-    """The worst of its roles'."""
-
-
-@dataclass(frozen=True)
-class ClusterPicture:
-    """The nodes in two rows, and what flows between them."""
-
-    servers: Sequence[NodeCard]
-    workers: Sequence[NodeCard]
-    fastest: float
-    """Speed of the fastest worker."""
-    pull_bytes_per_second: float | None
-    push_bytes_per_second: float | None
-
-
-def picture_of(view: RunView) -> ClusterPicture:
-    """The cluster as cards."""
+def picture_of(view: RunView) -> dict[str, Any]:
+    """The nodes in two rows, those that serve and those that only work, and what flows between."""
     roles = [role for node in view.nodes for role in node.roles]
     stores = [role for role in roles if role.task.startswith("ps:")]
-    cards = [_card(node) for node in view.nodes]
-    return ClusterPicture(
-        servers=[card for card in cards if card.serves],
-        workers=[card for card in cards if not card.serves],
-        fastest=max((role.windows_per_second or 0.0 for role in roles), default=0.0),
-        pull_bytes_per_second=_total(role.sent_bytes_per_second for role in stores),
-        push_bytes_per_second=_total(role.received_bytes_per_second for role in stores),
-    )
-
-
-def _card(node: NodeView) -> NodeCard:
-    roles = sorted(node.roles, key=lambda role: place_of(role.task))
-    tones = {words.role_state(role.state).tone for role in roles}
-    tone = next((tone for tone in TONES if tone in tones), "off")
-    return NodeCard(node, roles, any(not role.task.startswith("worker:") for role in roles), tone)
+    rows: dict[str, list[NodeView]] = {"servers": [], "workers": []}
+    for node in view.nodes:
+        only_works = all(role.task.startswith("worker:") for role in node.roles)
+        rows["workers" if only_works else "servers"].append(node)
+    return {
+        **rows,
+        "fastest": max((role.windows_per_second or 0.0 for role in roles), default=0.0),
+        "pull": _total(role.sent_bytes_per_second for role in stores),
+        "push": _total(role.received_bytes_per_second for role in stores),
+    }
 
 
 def _total(values: Iterable[float | None]) -> float | None:
@@ -210,8 +108,15 @@ def _total(values: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-STATIC = Path(__file__).with_name("static")
-LATEST_EVENTS = 60
+def by_task(roles: Iterable[RoleView]) -> list[RoleView]:
+    """The roles in the order of a card."""
+    return sorted(roles, key=lambda role: place_of(role.task))
+
+
+def worst_tone(roles: Iterable[RoleView]) -> str:
+    """The tone of a machine: the worst of its roles'."""
+    tones = {words.role_state(role.state).tone for role in roles}
+    return next((tone for tone in TONES if tone in tones), "off")
 
 
 def environment() -> Environment:
@@ -228,7 +133,7 @@ def environment() -> Environment:
     filters = (
         *(words.count, words.figure, words.percent, words.short, words.amount, words.duration),
         *(words.label, words.moment, words.sign, words.shown),
-        remaining,
+        *(remaining, heat, by_task, worst_tone),
     )
     templates.filters.update({function.__name__: function for function in filters})
     templates.filters.update(
@@ -338,7 +243,7 @@ def _layout(view: RunView, charts: list[Chart]) -> str:
             view.run,
             view.job,
             *(chart.id for chart in charts),
-            classes.title if classes else "",
+            classes["title"] if classes else "",
             *(["sweep"] if view.sweep else []),
         ]
     )

@@ -22,7 +22,7 @@ from cluster.pages.words import (
 )
 from core.inventory.extensions import MODES
 from core.status.parts import FIGURE_KEYS
-from core.status.view import NodeView, PiPoint, RoleView, RunView, SweepView
+from core.status.view import NodeView, PiPoint, RoleView, RunView
 
 MOST_OTHERS = 4
 """Tiles of figures that only the task or the app has; of a report twice as many."""
@@ -58,9 +58,17 @@ def workers_of(view: RunView) -> list[tuple[NodeView, RoleView]]:
 
 def live_tiles(view: RunView) -> list[Tile]:
     """The figures of a run to look at first."""
-    if view.sweep is not None:
-        return _sweep_tiles(view.sweep)
+    return tiles_of("live" if view.sweep is None else "live_sweep", live_root(view))
+
+
+def live_root(view: RunView) -> Root:
+    """What the rows of the live page show."""
     computed = _live_workers(view)
+    if view.sweep is not None:
+        counts = {"finished": 0, "running": 0, "failed": 0, "pruned": 0, **view.sweep.counts}
+        early = f"{counts['pruned']} ended early by the search"
+        computed |= {"counts": counts, "runs": sum(counts.values())}
+        computed["failures"] = early if counts["pruned"] else "see sweep.json"
     if view.train is not None:
         losses = (sample.loss for sample in reversed(view.samples) if sample.loss is not None)
         earlier = view.train.epochs[-1].loss if view.train.epochs else None
@@ -71,7 +79,7 @@ def live_tiles(view: RunView) -> list[Tile]:
     if view.pi is not None:
         point = (view.pi.points or (_NO_POINT,))[-1]
         computed |= {"point": point, "distance": abs(point.estimate - pi)}
-    return tiles_of("live", root_of(StoredRun(Path(), view), computed))
+    return root_of(StoredRun(Path(), view), computed)
 
 
 def _live_workers(view: RunView) -> dict[str, Any]:
@@ -86,18 +94,6 @@ def _live_workers(view: RunView) -> dict[str, Any]:
         "workers": f"{live} of {len(workers)}" if workers else NOTHING,
         "workers_hint": "in the cluster now, of those in the inventory",
     }
-
-
-def _sweep_tiles(sweep: SweepView) -> list[Tile]:
-    """Return how many runs are where."""
-    counts = {"finished": 0, "running": 0, "failed": 0, "pruned": 0, **sweep.counts}
-    early = f"{counts['pruned']} ended early by the search"
-    total = sum(counts.values())
-    return [
-        Tile("Finished", f"{counts['finished']} of {total}", "runs with their result"),
-        Tile("Running", count(counts["running"]), "trained at this moment"),
-        Tile("Failed", count(counts["failed"]), early if counts["pruned"] else "see sweep.json"),
-    ]
 
 
 def _learnt(view: RunView) -> list[Tile]:
@@ -123,11 +119,11 @@ def _learnt(view: RunView) -> list[Tile]:
 
 def _others(figures: Mapping[str, float], of: str, most: int) -> list[Tile]:
     """Return the first figures that only this task or app has; `of`: what they are figures of."""
-    names = [name for name in figures if name not in FIGURE_KEYS][:most]
-    words = {name: figure_word(name) for name in names}
-    return [
-        Tile(word.word, measure(figures[name]), word.hint or of) for name, word in words.items()
-    ]
+    tiles = []
+    for name in [name for name in figures if name not in FIGURE_KEYS][:most]:
+        word, hint = figure_word(name)
+        tiles.append(Tile(word, measure(figures[name]), hint or of))
+    return tiles
 
 
 def ended_root(run: StoredRun) -> Root:
@@ -212,7 +208,7 @@ def _wrong(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _worked(view: RunView) -> Iterator[dict[str, Any]]:
     """Yield what each worker did: its mean speed, and its shares of the time since it was there."""
     for node, role in workers_of(view):
-        seconds = dict.fromkeys(WORDS.span_states, 0.0)
+        seconds = dict.fromkeys(WORDS["span_states"], 0.0)
         for span in view.spans:
             if span.task == role.task:
                 end = view.elapsed_seconds if span.end_seconds is None else span.end_seconds

@@ -33,7 +33,7 @@ def report(run: StoredRun) -> str:
             charts=[chart for chart in charts if chart.kind != "spans"],
             timelines=[chart for chart in charts if chart.kind == "spans"],
             absent=[chart.title for chart in live if chart.is_empty],
-            classes=classes if classes is not None and classes.rows else None,
+            classes=classes if classes and classes["table"] else None,
             tables={name: table_of(name, root) for name in ROWS["report"]},
             events=view.events[-MOST_EVENTS:],
             glossary=glossary(unit_of(view)),

@@ -130,7 +130,7 @@ def _columns(row: Row, root: Mapping[str, Any]) -> tuple[list[str], list[list[st
     for head, column in row["columns"].items():
         if "each" in column:
             for key in keys_of(entries, column["each"])[: column["most"]]:
-                word = figure_word(key).word
+                word, _ = figure_word(key)
                 columns[head.format(word=word)] = {**column, "of": [column["each"], key]}
         else:
             columns[head.format(**root["words"])] = column

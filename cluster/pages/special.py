@@ -65,9 +65,9 @@ def _speeds(view: RunView) -> Chart:
 
 def _anatomy(view: RunView) -> Chart:
     parts = view.train.step_parts_seconds if view.train else {}
-    known = [name for name in WORDS.step_parts if name in parts]
+    known = [name for name in WORDS["step_parts"] if name in parts]
     points = thinned([(place, parts[name]) for place, name in enumerate(known)])
-    labels = tuple(f"{name} ({WORDS.step_parts[name]})" for name in known)
+    labels = tuple(f"{name} ({WORDS['step_parts'][name]})" for name in known)
     return chart("anatomy", Series("seconds of a step", points), labels=labels)
 
 
@@ -98,7 +98,7 @@ def _timeline(view: RunView) -> Chart:
         spans.setdefault(span.state, []).append(place)
     series = [
         Series(state, tuple(spans.get(state, ())), color)
-        for state, color in WORDS.span_states.items()
+        for state, color in WORDS["span_states"].items()
     ]
     return chart("timeline", *series, labels=tuple(tasks))
 

@@ -14,12 +14,11 @@ from markupsafe import Markup
 from cluster.pages.charts import Chart, Series, as_sentence, banded, chart, mean_points, thinned
 from cluster.pages.drawing import environment
 from cluster.pages.files import HELD_OUT, OVER, SweepGroup, SweepRecord, read_sweep
-from cluster.pages.rows import Table, Tile, table_of
+from cluster.pages.rows import Table, table_of, tiles_of
 from cluster.pages.words import (
     NOTHING,
     code,
     count,
-    duration,
     figure_word,
     percent,
     shown,
@@ -61,19 +60,14 @@ def sweep_page(folder: Path) -> str:
     Raises UsageError for a folder that holds no sweep.
     """
     sweep = read_sweep(folder)
-    failed = [run for run in sweep.runs if run.state == "failed" or run.error]
-    shown_runs = [{"run": run, "settings": settings_text(run.settings)} for run in failed]
-    left_out = ""
-    if len(failed) > MOST_FAILED:
-        left_out = f" {count(len(failed) - MOST_FAILED)} more are in sweep.json."
-    root = {"computed": {"failed": shown_runs[:MOST_FAILED]}, "words": {"left_out": left_out}}
+    root = root_of_sweep(sweep)
     return (
         environment()
         .get_template("sweep.html")
         .render(
             title=f"Sweep {sweep.name}",
             sweep=sweep,
-            tiles=tiles_of_sweep(sweep),
+            tiles=tiles_of("sweep", root),
             table=table_of_sweep(sweep),
             charts=[chart for chart in charts_of_sweep(sweep) if not chart.is_empty],
             failed=table_of("failed", root),
@@ -163,34 +157,35 @@ def _chart(kind: str, name: str, *series: Series, **fields: Any) -> Chart:
     return chart(kind, *series, words=words, y_unit=unit, **fields)
 
 
-def tiles_of_sweep(sweep: SweepRecord) -> list[Tile]:
-    """The figures to look at first."""
-    over = sum(run.state in OVER for run in sweep.runs)
-    tiles = [
-        Tile("Runs", f"{count(over)} of {count(len(sweep.runs))}", "have ended"),
-        Tile("Seeds", count(len(sweep.seeds)), "of each choice of settings"),
-        Tile(
-            "Time",
-            duration(sum(run.seconds for run in sweep.runs)),
-            "of all runs, one after the other",
-        ),
-    ]
+def root_of_sweep(sweep: SweepRecord) -> dict[str, Any]:
+    """What the rows of its page show."""
+    failed = [run for run in sweep.runs if run.state == "failed" or run.error]
+    runs = [{"run": run, "settings": settings_text(run.settings)} for run in failed[:MOST_FAILED]]
+    more = len(failed) - len(runs)
+    computed: dict[str, Any] = {
+        "over": sum(run.state in OVER for run in sweep.runs),
+        "runs": len(sweep.runs),
+        "seeds": len(sweep.seeds),
+        "seconds": sum(run.seconds for run in sweep.runs),
+        "nodes": len({run.node for run in sweep.runs} - {None}),
+        "failed": runs,
+    }
+    words = {
+        "trained": "trained the runs",
+        "left_out": f" {count(more)} more are in sweep.json." if more else "",
+    }
+    if sweep.placement == "node":
+        words["trained"] = "trained one run each at a time"
     means = [mean for group in sweep.groups if (mean := group.mean("accuracy")) is not None]
     if means:
-        hint = "lowest and highest mean of the settings; the test set chooses none"
-        tiles.append(Tile("Test accuracy", f"{percent(min(means))} to {percent(max(means))}", hint))
+        computed["range"] = f"{percent(min(means))} to {percent(max(means))}"
     held_out = [group for group in sweep.groups if group.values(HELD_OUT)]
     if held_out:
         best = max(held_out, key=lambda group: group.mean(HELD_OUT) or 0.0)
-        test = percent(best.mean("accuracy"), 2)
-        hint = f"highest mean on what was held out; test {test}: {settings_text(best.settings)}"
-        tiles.append(Tile("Chosen", percent(best.mean(HELD_OUT), 2), hint))
-    nodes = {run.node for run in sweep.runs if run.node}
-    if nodes:
-        each = "trained one run each at a time"
-        hint = each if sweep.placement == "node" else "trained the runs"
-        tiles.append(Tile("Nodes", count(len(nodes)), hint))
-    return tiles
+        words["test"] = percent(best.mean("accuracy"), 2)
+        words["best"] = computed["best"] = settings_text(best.settings)
+        computed["chosen"] = best.mean(HELD_OUT)
+    return {"computed": computed, "words": words}
 
 
 def table_of_sweep(sweep: SweepRecord) -> Table:
@@ -221,7 +216,7 @@ def _columns(sweep: SweepRecord) -> dict[str, tuple[str, str]]:
         known.add(HELD_OUT)
     columns = {name: column for name, column in COLUMNS.items() if name in known}
     for name in [name for name in had if name not in FIGURE_KEYS][:MOST_OTHERS]:
-        columns.setdefault(name, (figure_word(name).word, "measure"))
+        columns.setdefault(name, (figure_word(name)[0], "measure"))
     return columns
 
 

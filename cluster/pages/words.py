@@ -9,7 +9,6 @@ from typing import Any, TypeGuard
 
 import yaml
 from markupsafe import Markup
-from pydantic import TypeAdapter
 
 from core.status.parts import figure_text
 
@@ -26,45 +25,20 @@ class Meaning:
     meaning: str
 
 
-@dataclass(frozen=True)
-class FigureWords:
-    """A figure of a task as people read it."""
-
-    word: str
-    hint: str
-
-
-@dataclass(frozen=True)
-class Words:
-    """The texts of `words.yaml`."""
-
-    run_states: Mapping[str, Meaning]
-    sweep_states: Mapping[str, Meaning]
-    role_states: Mapping[str, Meaning]
-    span_states: Mapping[str, int]
-    stages: Mapping[str, str]
-    step_parts: Mapping[str, str]
-    event_tones: Mapping[str, str]
-    figures: Mapping[str, FigureWords]
-    of_recordings: Mapping[str, str]
-    of_other_data: Mapping[str, str]
-    glossary: Mapping[str, str]
-    glossary_of_recordings: Mapping[str, str]
-
-
-WORDS = TypeAdapter(Words).validate_python(
-    yaml.safe_load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))
+WORDS: dict[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("words.yaml").read_text(encoding="utf-8")
 )
 
 
-def state_in(meanings: Mapping[str, Meaning], state: str) -> Meaning:
+def state_in(kind: str, state: str) -> Meaning:
     """The state of a run, a sweep or a role; an unknown one appears as it is."""
-    return meanings.get(state, Meaning(state, "off", ""))
+    known = WORDS[kind].get(state)
+    return Meaning(**known) if known else Meaning(state, "off", "")
 
 
-run_state = partial(state_in, WORDS.run_states)
-sweep_state = partial(state_in, WORDS.sweep_states)
-role_state = partial(state_in, WORDS.role_states)
+run_state = partial(state_in, "run_states")
+sweep_state = partial(state_in, "sweep_states")
+role_state = partial(state_in, "role_states")
 
 
 RECORDINGS = "windows"
@@ -74,33 +48,34 @@ RECORDINGS = "windows"
 def terms(unit: str) -> dict[str, str]:
     """Return words for what a run is about, which texts have in braces: `unit`, `held_out` ..."""
     if unit == RECORDINGS:
-        templates = WORDS.of_recordings
+        templates = WORDS["of_recordings"]
     else:
-        templates = WORDS.of_other_data
+        templates = WORDS["of_other_data"]
     units = {"unit": unit, "Unit": unit[:1].upper() + unit[1:]}
     return {**units, **{name: text.format(**units) for name, text in templates.items()}}
 
 
 def stage(name: str, unit: str) -> str:
     """The stage as people read it; an unknown one appears as it is."""
-    if name in WORDS.stages:
-        return WORDS.stages[name].format(**terms(unit))
+    if name in WORDS["stages"]:
+        return str(WORDS["stages"][name]).format(**terms(unit))
     return name
 
 
 def glossary(unit: str) -> dict[str, str]:
     """The words of a page about such data, with what they mean."""
-    meanings = dict(WORDS.glossary)
+    meanings = dict(WORDS["glossary"])
     if unit == RECORDINGS:
-        meanings |= WORDS.glossary_of_recordings
+        meanings |= WORDS["glossary_of_recordings"]
     else:
         del meanings["window"]
     return {word: meaning.format(**terms(unit)) for word, meaning in meanings.items()}
 
 
-def figure_word(name: str) -> FigureWords:
+def figure_word(name: str) -> tuple[str, str]:
     """The name of a figure that only some tasks or apps have, and what it says."""
-    return WORDS.figures.get(name, FigureWords(name, ""))
+    known = WORDS["figures"].get(name, {"word": name, "hint": ""})
+    return known["word"], known["hint"]
 
 
 NOTHING = "\N{EN DASH}"
