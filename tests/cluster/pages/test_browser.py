@@ -197,8 +197,8 @@ def test_reports_look_well(browser: Browser, tmp_path: Path, size: Size) -> None
         report(pi),
         report(runs[0]),
         comparison(runs),
-        sweep_page(sweeps.left(tmp_path / "sweep", sweeps.of_the_thesis())),
-        sweep_page(sweeps.left(tmp_path / "hostile", sweeps.hostile())),
+        sweep_page(sweeps.left(tmp_path / "sweep", sweeps.EXAMPLES["thesis"])),
+        sweep_page(sweeps.left(tmp_path / "hostile", sweeps.EXAMPLES["hostile"])),
     ]
     for text in texts:
         file_looks_well(browser, tmp_path, text, size)
