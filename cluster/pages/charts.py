@@ -1,13 +1,11 @@
 """Charts as data: what static/charts.js draws, what a screen reader hears, and their tables.
 
 `charts.yaml` has their words and axes. A chart never carries numbers that its table does not have.
-Several pi runs have one of time against samples, by number of workers.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -15,23 +13,20 @@ from typing import Any, Literal
 import yaml
 from markupsafe import Markup
 
-from cluster.pages.files import StoredRun, number_of
 from cluster.pages.words import (
     NOTHING,
     RECORDINGS,
     duration,
-    figure,
     figure_word,
-    percent,
-    short,
     significant,
     terms,
+    writer_of,
 )
 
-DEFINITIONS: dict[str, dict[str, Any]] = yaml.safe_load(
+CHARTS: dict[str, dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("charts.yaml").read_text(encoding="utf-8")
 )
-"""The fields of each chart but its numbers."""
+"""The rows of all charts."""
 MOST_POINTS = 180
 """Points of a series: a screen shows no more, and a phone should not be sent more every second."""
 SMOOTH_SHARE = 0.05
@@ -77,8 +72,6 @@ class Chart:
     logarithmic: bool = False
     from_zero: bool = False
     horizontal: bool = False
-    row_heads: tuple[str, str] = ("worker", "state")
-    """The words of spans: what a row is, and what a series is."""
     y_range: tuple[float, float] | None = None
     """Part of the y axis that is drawn; None for all of it."""
 
@@ -109,9 +102,8 @@ class Chart:
                 for series in self.series
                 for at, begin, end in series.points
             ]
-            return [*self.row_heads, "from", "until"], sorted(rows, key=lambda row: row[0])[
-                : 4 * MOST_ROWS
-            ]
+            rows.sort(key=lambda row: row[0])
+            return ["worker", "state", "from", "until"], rows[: 4 * MOST_ROWS]
         heads = [self.x_label]
         cells = dict[float | None, dict[int, str]]()
         for number, series in enumerate(self.series):
@@ -152,63 +144,54 @@ def chart(
     name: str,
     *series: Series,
     unit: str = RECORDINGS,
-    labels: Iterable[str] = (),
-    y_range: tuple[float, float] | None = None,
+    words: Mapping[str, str] | None = None,
+    **fields: Any,
 ) -> Chart:
     """The chart of this name in `charts.yaml` with these series.
 
-    `unit`: what the workers work off.
+    `unit`: what the workers work off. `words` stand for further ones in braces, `fields` for those
+    of the row.
     """
-    return Chart(
-        id=name, series=series, labels=tuple(labels), y_range=y_range, **_definition(name, unit)
-    )
+    phrases = {**terms(unit), **(words or {})}
+    row = {
+        key: value.format(**phrases).strip() if isinstance(value, str) else value
+        for key, value in CHARTS[name].items()
+        if key in Chart.__dataclass_fields__
+    }
+    return Chart(**{"id": name, **row, "series": series, **fields})
 
 
-def chart_of_figure(
-    kind: str, place: int, figure: str, series: Sequence[Series], unit: str
-) -> Chart:
+def chart_of_figure(name: str, place: int, figure: str, *series: Series, unit: str) -> Chart:
     """Return the chart of a figure that only some tasks or apps have.
 
     `place` is its number on the page.
     """
-    meaning_of_figure = figure_word(figure)
-    if meaning_of_figure.hint:
-        meaning = f"{meaning_of_figure.hint[:1].upper()}{meaning_of_figure.hint[1:]}."
-    else:
-        meaning = ""
-    definition = _definition(kind, unit, figure=meaning_of_figure.word, meaning=meaning)
-    return Chart(
-        id=f"{kind}-{place}",
-        series=tuple(series),
-        **{**definition, "hint": definition["hint"].strip()},
-    )
+    word, hint = figure_word(figure)
+    words = {"figure": word, "meaning": as_sentence(hint)}
+    return chart(name, *series, unit=unit, words=words, id=f"{name}-{place}")
 
 
-def _definition(name: str, unit: str, **more: str) -> dict[str, Any]:
-    replacements = {**terms(unit), **more}
-    return {
-        key: value.format(**replacements) if isinstance(value, str) else value
-        for key, value in DEFINITIONS[name].items()
-    }
+def as_sentence(hint: str) -> str:
+    """The hint with a capital and a full stop; nothing of an empty one."""
+    if hint:
+        return f"{hint[:1].upper()}{hint[1:]}."
+    return ""
+
+
+_WRITTEN = {
+    "seconds": "duration",
+    "ratio": "percent",
+    "samples": "short",
+    "number": "short",
+    "pi": "figure 7",
+    "error": "rough",
+    "epoch": "plain",
+}
 
 
 def number_text(value: float | None, unit: Unit) -> str:
     """A number of a chart in words."""
-    if value is None:
-        return NOTHING
-    match unit:
-        case "seconds":
-            return duration(value)
-        case "ratio":
-            return percent(value)
-        case "samples" | "number":
-            return short(value)
-        case "pi":
-            return figure(value, 7)
-        case "error":
-            return f"{value:.2g}"
-        case "epoch":
-            return f"{value:g}"
+    return writer_of(_WRITTEN[unit])(value)
 
 
 def thinned(
@@ -236,6 +219,22 @@ def smoothed(points: Sequence[tuple[float, ...]]) -> tuple[tuple[float | None, .
     return thinned(smooth)
 
 
+def mean_points(values: Mapping[float, Sequence[float]]) -> list[tuple[float, float]]:
+    """Return the mean at each place, in order."""
+    return [(x, fmean(values[x])) for x in sorted(values)]
+
+
+def banded(
+    name: str, values: Mapping[float, Sequence[float]], color: int, mean: str
+) -> list[Series]:
+    """The mean of the values at each place, in a band from the lowest to the highest."""
+    band = [(x, min(values[x]), max(values[x])) for x in sorted(values)]
+    return [
+        Series(f"{name}: lowest to highest", thinned(band), color, "band"),
+        Series(mean, thinned(mean_points(values)), color),
+    ]
+
+
 def _spread(items: Sequence[Any], most: int) -> Sequence[Any]:
     if len(items) <= most:
         return items
@@ -253,122 +252,3 @@ def _latest(series: Series, chart: Chart) -> str:
     x, *values = series.points[-1]
     latest_value = " to ".join(number_text(value, chart.y_unit) for value in values)
     return f"{series.name}: {latest_value} at {number_text(x, chart.x_unit)}"
-
-
-SAMPLES = range(10_000_000, 110_000_000, 10_000_000)
-"""Samples that have a row even without a run: those of the 2019 thesis."""
-
-
-@dataclass(frozen=True)
-class MeanTime:
-    """How long `workers` took for `samples`."""
-
-    seconds: float
-    runs: int
-    """Runs it is the mean of; 0 where a run passed it on the way to more samples."""
-    speedup: float | None
-    """Speed as a multiple of one worker's."""
-
-
-@dataclass(frozen=True)
-class Times:
-    """The table: `cells[row][column]`, None where no run got there."""
-
-    samples: tuple[int, ...]
-    workers: tuple[int, ...]
-    cells: tuple[tuple[MeanTime | None, ...], ...]
-
-    @property
-    def measured(self) -> bool:
-        """Whether there is anything in it."""
-        return any(cell for row in self.cells for cell in row)
-
-
-def times_of(runs: Sequence[StoredRun]) -> Times:
-    """The table of all pi runs among `runs`."""
-    by_workers = dict[int, list[StoredRun]]()
-    for run in runs:
-        if run.view.job == "pi" and (workers := int(number_of(run.result, "workers") or 0)):
-            by_workers.setdefault(workers, []).append(run)
-    whole = {
-        int(number_of(run.result, "samples") or 0)
-        for run in runs
-        if run.view.job == "pi" and _is_done(run)
-    }
-    rows = {}
-    for samples in sorted({*SAMPLES, *whole} - {0}):
-        seconds = {
-            workers: _seconds(samples, by_workers[workers]) for workers in sorted(by_workers)
-        }
-        if any(seconds.values()):
-            alone = seconds.get(1)
-            rows[samples] = tuple(
-                mean_time and _cell(mean_time, alone) for workers, mean_time in seconds.items()
-            )
-    return Times(tuple(rows), tuple(sorted(by_workers)), tuple(rows.values()))
-
-
-def _is_done(run: StoredRun) -> bool:
-    return run.view.state == "done"
-
-
-def _cell(mean_time: tuple[float, int], alone: tuple[float, int] | None) -> MeanTime:
-    seconds, runs = mean_time
-    if alone and seconds > 0:
-        speedup = alone[0] / seconds
-    else:
-        speedup = None
-    return MeanTime(seconds, runs, speedup)
-
-
-def _seconds(samples: int, runs: Iterable[StoredRun]) -> tuple[float, int] | None:
-    """Return mean seconds of the runs with so many samples, and how many they are.
-
-    Without such a run they are the mean seconds at which longer runs passed that number, and 0.
-    None without any.
-    """
-    whole = []
-    passed = []
-    for run in runs:
-        if _is_done(run) and number_of(run.result, "samples") == samples:
-            whole.append(run.view.elapsed_seconds)
-        elif (at := _when(run, samples)) is not None:
-            passed.append(at)
-    if whole:
-        return fmean(whole), len(whole)
-    if passed:
-        return (fmean(passed), 0)
-    return None
-
-
-def _when(run: StoredRun, samples: int) -> float | None:
-    """The second at which the run had drawn `samples`, between two that were written down."""
-    if run.view.pi:
-        points = run.view.pi.points
-    else:
-        points = ()
-    # Points count from the first chunk; what the start and the end of the job took belongs to it as
-    # well.
-    if points and _is_done(run):
-        besides = max(0.0, run.view.elapsed_seconds - points[-1].seconds)
-    else:
-        besides = 0.0
-    for before, after in pairwise(points):
-        if before.samples <= samples <= after.samples and after.samples > before.samples:
-            share = (samples - before.samples) / (after.samples - before.samples)
-            return besides + before.seconds + share * (after.seconds - before.seconds)
-    return None
-
-
-def times_chart(times: Times) -> Chart:
-    """The table as lines, one for each number of workers."""
-    series = []
-    for column, workers in enumerate(times.workers):
-        cells = zip(times.samples, times.cells, strict=True)
-        points = [
-            (samples, cell.seconds) for samples, row in cells if (cell := row[column]) is not None
-        ]
-        series.append(
-            Series(f"{workers} worker{'s' if workers > 1 else ''}", thinned(points), column)
-        )
-    return chart("times", *series)

@@ -3,160 +3,120 @@
 Page and report both draw how well each class is known: confusion, classes, frequent mistakes.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from cluster.pages import panels, words
+from cluster.pages import words
 from cluster.pages.charts import Chart
-from cluster.pages.run_charts import NAMING, charts_of, unit_of
-from cluster.pages.words import label, terms
+from cluster.pages.facts import live_tiles
+from cluster.pages.rows import NAMING, ROWS, charts_of, table_of
+from cluster.pages.special import place_of, unit_of
+from cluster.pages.words import terms
 from core import web
-from core.status.parts import LARGEST_MATRIX, MULTILABEL, ClassCount, MixUp, counts_of
-from core.status.view import ConfusionView, RunView
+from core.status.parts import LARGEST_MATRIX, MULTILABEL, ClassCount, counts_of
+from core.status.view import (
+    ConfusionView,
+    NodeView,
+    RoleView,
+    RunView,
+    SweepCellView,
+    SweepView,
+)
 
+STATIC = Path(__file__).with_name("static")
+LATEST_EVENTS = 60
 HEAT_STEPS = 8
 """Shades of the confusion matrix: classes heat-0 to heat-8 of the style sheet."""
 MOST_ROWS = 100
 """Rows of the table of classes: of more there are those that are known worst."""
-TITLES = {
-    "matrix": (
-        "Confusion matrix",
-        (
-            "Predicted classes against true classes in the latest evaluation, with precision,"
-            " recall and F1 of each class."
-        ),
-    ),
-    "labels": ("Labels", "Precision, recall and F1 of each label in the latest evaluation."),
-    "classes": (
-        "Classes",
-        (
-            "The most frequent mistakes of the latest evaluation, and the classes that are known"
-            " worst."
-        ),
-    ),
-}
-"""Title and hint."""
+TONES = ("bad", "warning", "waiting", "well", "off")
+"""From the worst to the best."""
 
 
-@dataclass(frozen=True)
-class ClassScores:
-    """A class in the per-class table."""
-
-    name: str
-    precision: float
-    recall: float
-    f1: float
-    windows: int
-
-
-@dataclass(frozen=True)
-class ConfusionCell:
-    """Windows of one class that were given one name; `heat` is the shade, by share of the row."""
-
-    windows: int
-    share: float
-    heat: int
-    right: bool
-
-
-@dataclass(frozen=True)
-class ClassPanel:
-    """The part of page and report about classes; without rows nothing has been evaluated yet."""
-
-    title: str
-    hint: str
-    kind: str
-    """`class` or `label`."""
-    terms: Mapping[str, str]
-    """The terms of the run."""
-    evaluated: str = ""
-    """Split that was evaluated, e.g. `Test set, after epoch 7`."""
-    cells: tuple[tuple[str, list[ConfusionCell]], ...] = ()
-    """Rows of the matrix with their names; none where there is no matrix."""
-    mix_ups: tuple[MixUp, ...] = ()
-    rows: tuple[ClassScores, ...] = ()
-    left_out: int = 0
-    """Classes that have no row."""
-
-
-def class_panel(view: RunView) -> ClassPanel | None:
-    """The part about classes; None where the task has none."""
+def class_panel(view: RunView) -> dict[str, Any] | None:
+    """The part about classes; None where the task has none, without `table` before the first."""
     evaluation = view.confusion or view.classes
     run_terms = terms(unit_of(view))
-    title, hint = TITLES["matrix"]
+    kind = "matrix" if view.classes is None else "classes"
     if view.task_type == MULTILABEL:
-        title, hint = TITLES["labels"]
-    elif view.classes is not None:
-        title, hint = TITLES["classes"]
-    panel = ClassPanel(title, hint, "label" if view.task_type == MULTILABEL else "class", run_terms)
+        kind = "labels"
+    panel = {"terms": run_terms, "table": None, **ROWS["classes"][kind]}
     if evaluation is None:
-        awaited = (
-            view.job != "pi" and view.task_type in NAMING and not view.figures.keys() - {"train"}
-        )
-        if awaited:
-            return panel
-        return None
-    evaluated = {"test": "test set", "validation": run_terms["held_out"]}.get(
-        evaluation.split, evaluation.split
-    )
-    evaluated = f"{evaluated[:1].upper()}{evaluated[1:]}"
-    if evaluation.epoch is not None:
-        evaluated += f", after epoch {evaluation.epoch}"
+        expected = view.job != "pi" and view.task_type in NAMING
+        return panel if expected and not view.figures.keys() - {"train"} else None
     if isinstance(evaluation, ConfusionView):
-        cells = tuple(
-            (label(name), row)
-            for name, row in zip(evaluation.labels, confusion_of(evaluation), strict=True)
-        )
-        rows = tuple(map(row_of, counts_of(evaluation.labels, evaluation.rows)))
-        return replace(panel, evaluated=evaluated, cells=cells, rows=rows)
-    rows = tuple(map(row_of, evaluation.counts))
-    if len(rows) > LARGEST_MATRIX:
-        rows = tuple(sorted(rows, key=lambda row: (row.f1, -row.windows)))
-    left_out = max(0, len(rows) - MOST_ROWS)
-    return replace(
-        panel,
-        evaluated=evaluated,
-        mix_ups=evaluation.mix_ups,
-        rows=rows[:MOST_ROWS],
-        left_out=left_out,
-    )
+        counts = counts_of(evaluation.labels, evaluation.rows)
+    else:
+        counts = evaluation.counts
+    scores = [scores_of(count) for count in counts]
+    if len(scores) > LARGEST_MATRIX:
+        scores.sort(key=lambda row: (row["f1"], -row["windows"]))
+    phrases = {**run_terms, "kind": "label" if kind == "labels" else "class"}
+    root = {"view": view, "computed": {"classes": scores[:MOST_ROWS]}, "words": phrases}
+    splits = {"test": "test set", "validation": run_terms["held_out"]}
+    split = splits.get(evaluation.split, evaluation.split)
+    return panel | {
+        "evaluated": f"{split[:1].upper()}{split[1:]}",
+        "epoch": evaluation.epoch,
+        "confusion": view.confusion,
+        "mix_ups": table_of("mix_ups", root),
+        "table": table_of("classes", root),
+        "classes": len(scores),
+    }
 
 
-def confusion_of(confusion: ConfusionView) -> list[list[ConfusionCell]]:
-    """The matrix with the shade of each cell."""
-    cells = []
-    for true, row in enumerate(confusion.rows):
-        total = sum(row)
-        shares = [windows / total if total else 0.0 for windows in row]
-        # A single window of many still shows.
-        heats = [max(1, round(HEAT_STEPS * share)) if share > 0.0 else 0 for share in shares]
-        right = [true == predicted for predicted in range(len(row))]
-        cells.append(list(map(ConfusionCell, row, shares, heats, right)))
-    return cells
+def heat(share: float) -> int:
+    """The shade of a share of a row; a single window of many still shows."""
+    return max(1, round(HEAT_STEPS * share)) if share > 0.0 else 0
 
 
-def row_of(count: ClassCount) -> ClassScores:
+def scores_of(count: ClassCount) -> dict[str, Any]:
     """Precision, recall and F1 of a class; 0 where nothing was given, or deserves, the name."""
     predicted = count.right + count.wrong
     deserve = count.right + count.missed
-    both = predicted + deserve
-    return ClassScores(
-        count.label,
-        count.right / predicted if predicted else 0.0,
-        count.right / deserve if deserve else 0.0,
-        2 * count.right / both if both else 0.0,
-        deserve,
-    )
+    return {
+        "name": count.label,
+        "precision": count.right / (predicted or 1),
+        "recall": count.right / (deserve or 1),
+        "f1": 2 * count.right / (predicted + deserve or 1),
+        "windows": deserve,
+    }
 
 
-STATIC = Path(__file__).with_name("static")
-LATEST_EVENTS = 60
+def picture_of(view: RunView) -> dict[str, Any]:
+    """The nodes in two rows, those that serve and those that only work, and what flows between."""
+    roles = [role for node in view.nodes for role in node.roles]
+    stores = [role for role in roles if role.task.startswith("ps:")]
+    rows: dict[str, list[NodeView]] = {"servers": [], "workers": []}
+    for node in view.nodes:
+        only_works = all(role.task.startswith("worker:") for role in node.roles)
+        rows["workers" if only_works else "servers"].append(node)
+    return {
+        **rows,
+        "fastest": max((role.windows_per_second or 0.0 for role in roles), default=0.0),
+        "pull": _total(role.sent_bytes_per_second for role in stores),
+        "push": _total(role.received_bytes_per_second for role in stores),
+    }
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def by_task(roles: Iterable[RoleView]) -> list[RoleView]:
+    """The roles in the order of a card."""
+    return sorted(roles, key=lambda role: place_of(role.task))
+
+
+def worst_tone(roles: Iterable[RoleView]) -> str:
+    """The tone of a machine: the worst of its roles'."""
+    tones = {words.role_state(role.state).tone for role in roles}
+    return next((tone for tone in TONES if tone in tones), "off")
 
 
 def environment() -> Environment:
@@ -172,20 +132,23 @@ def environment() -> Environment:
     templates.globals.update(inline=inline, words=words.WORDS)
     filters = (
         *(words.count, words.figure, words.percent, words.short, words.amount, words.duration),
-        *(panels.remaining, panels.progress_percent, panels.progress_words, panels.traffic),
-        *(words.label, moment),
+        *(words.label, words.moment, words.sign, words.shown),
+        *(remaining, heat, by_task, worst_tone),
     )
     templates.filters.update({function.__name__: function for function in filters})
-    templates.filters.update(run_state=words.run_state, sweep_state=words.sweep_state)
+    templates.filters.update(
+        run_state=words.run_state, sweep_state=words.sweep_state, role_state=words.role_state
+    )
     return templates
 
 
-def moment(time: str) -> str:
-    """An ISO time as people read it: `2026-11-21 23:35:36 UTC`."""
-    try:
-        return datetime.fromisoformat(time).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except ValueError:
-        return time
+def remaining(view: RunView) -> str:
+    """The time left, in words."""
+    if view.state in ("done", "cancelled", "failed"):
+        return f"ended after {words.duration(view.elapsed_seconds)}"
+    if view.remaining_seconds is None:
+        return "time left is known once the workers have replied"
+    return f"about {words.duration(view.remaining_seconds)} left"
 
 
 def inline(name: str) -> Markup:
@@ -236,25 +199,40 @@ class Drawing:
 
     def _markup(self, view: RunView, charts: list[Chart]) -> dict[str, Any]:
         macros = self._macros
-        if view.progress:
-            stage = words.stage(view.progress.stage, unit_of(view))
-        else:
-            stage = ""
+        unit = unit_of(view)
+        stage = words.stage(view.progress.stage, unit) if view.progress else ""
         fragments = {
             "head": macros.head(view, stage, _layout(view, charts)),
-            "tiles": macros.tiles(panels.tiles_of(view)),
-            "picture": macros.picture(
-                panels.picture_of(view), unit_of(view), flows=view.job != "pi"
-            ),
+            "tiles": macros.tiles(live_tiles(view)),
+            "picture": macros.picture(picture_of(view), unit, flows=view.job != "pi"),
             "log": macros.log(view.events[: -LATEST_EVENTS - 1 : -1]),
         }
         if view.sweep is not None:
-            grid = panels.sweep_grid(view.sweep)
-            fragments["sweep"] = macros.table(grid.heads, grid.rows)
+            fragments["sweep"] = macros.table(*sweep_grid(view.sweep))
         classes = class_panel(view)
         if classes is not None:
             fragments["confusion"] = macros.classes(classes)
         return fragments
+
+
+def sweep_grid(sweep: SweepView) -> tuple[list[str], list[list[str]]]:
+    """The runs of a sweep as a table, filled as far as it is: a row a setting, a column a seed."""
+    seeds = [*dict.fromkeys(cell.seed for cell in sweep.cells)]
+    rows = dict[str, dict[int, str]]()
+    for cell in sweep.cells:
+        rows.setdefault(cell.settings or "as the inventory says", {})[cell.seed] = _run_words(cell)
+    heads = ["settings", *(f"seed {seed}" for seed in seeds)]
+    return heads, [
+        [settings, *(cells.get(seed, "") for seed in seeds)] for settings, cells in rows.items()
+    ]
+
+
+def _run_words(cell: SweepCellView) -> str:
+    if cell.state == "running":
+        return f"{words.percent(cell.share, 0)} on {cell.node}"
+    if cell.state == "finished":
+        return "done" if cell.accuracy is None else words.figure(cell.accuracy)
+    return cell.state
 
 
 def _layout(view: RunView, charts: list[Chart]) -> str:
@@ -265,7 +243,7 @@ def _layout(view: RunView, charts: list[Chart]) -> str:
             view.run,
             view.job,
             *(chart.id for chart in charts),
-            classes.title if classes else "",
+            classes["title"] if classes else "",
             *(["sweep"] if view.sweep else []),
         ]
     )

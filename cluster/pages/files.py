@@ -13,7 +13,6 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Annotated, Any, Literal, Self, get_args
 
-import yaml
 from pydantic import AfterValidator, Field, TypeAdapter
 
 from core.ground.errors import UsageError, reason_of
@@ -24,12 +23,6 @@ from core.status.view import RunView
 
 ENVIRONMENT = "environment.json"
 REPORT = "report.html"
-Column = Mapping[str, Any]
-"""`of`: the keys to a value in a result; `as`: how `words.writer_of` writes it."""
-ROWS: dict[str, Any] = yaml.safe_load(
-    Path(__file__).with_name("rows.yaml").read_text(encoding="utf-8")
-)
-"""The rows and columns of pages whose values stand in a result or a state."""
 
 
 @dataclass(frozen=True)
@@ -53,32 +46,6 @@ def run_of(folder: Path) -> StoredRun:
     """The run in `folder`. Raises UsageError if the folder holds none."""
     view, result = read_with_result(folder)
     return StoredRun(folder, view, result, json_object(folder / ENVIRONMENT) or {})
-
-
-def part_of(result: Mapping[str, Any], *keys: str) -> Any:
-    """`found[first][second]...`, None where a key is missing, as in interrupted runs."""
-    value: Any = result
-    for key in keys:
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(key)
-    return value
-
-
-def object_of(result: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    """Return the object at a place of a result, an empty one for anything else."""
-    value = part_of(result, *keys)
-    if isinstance(value, Mapping):
-        return value
-    return {}
-
-
-def number_of(result: Mapping[str, Any], *keys: str) -> float | None:
-    """Return the value at a place of a result if it is a number, else None."""
-    value = part_of(result, *keys)
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300:
-        return float(value)
-    return None
 
 
 FILE = "sweep.json"

@@ -15,7 +15,6 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvicorn
@@ -37,8 +36,8 @@ log = logging.getLogger(__name__)
 MOST_VIEWERS = 100
 EVERY_SECONDS = 1.0
 STUCK_SECONDS = 15.0
-"""A viewer that has taken nothing for so long is let go; until then it gets the latest of each
-fragment, once."""
+"""A viewer that has taken nothing for so long is let go; one that is slower than a drawing a second
+gets the latest of each fragment, once."""
 QUIET_SECONDS = 15.0
 """Time without a change after which a comment says that the connection lives."""
 OPENING = b"retry: 2000\n\n"
@@ -62,37 +61,21 @@ EVENTS = "/events"
 View = Callable[[], RunView]
 
 
-@dataclass(eq=False)
-class Viewer:
-    """One open connection. `waiting` holds the latest of each fragment that it has not got yet."""
-
-    waiting: dict[str, bytes] = field(default_factory=dict)
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
-    """Event of a viewer that is too slow, or of a server that ends without waiting any longer."""
-    taken_at: float = 0.0
-    """Time at which it last took what there was."""
-    last: bool = False
-    """Whether what is waiting is the last of it."""
-
-    def give(self, fragments: dict[str, bytes], *, last: bool = False) -> None:
-        """Queue these, which are newer than what it has."""
-        self.waiting.update(fragments)
-        self.last = self.last or last
-        if fragments or last:
-            self.wake.set()
-
-
 class Viewers:
-    """All viewers, within one event loop: each gets everything at once, then the changes."""
+    """All viewers, within one event loop: one drawing a second serves them all.
+
+    Each gets everything at once, then what differs from what it was sent last.
+    """
 
     def __init__(self, view: View, renderer: Drawing, most: int = MOST_VIEWERS) -> None:
+        self.count = 0
         self._view = view
         self._renderer = renderer
         self._most = most
-        self._viewers: set[Viewer] = set()
         self._drawn: dict[str, bytes] = {}
         self._drawn_at = float("-inf")
+        self._changed = asyncio.Event()
+        """Set, and replaced, by each drawing that differs from the one before."""
         self._drawing: asyncio.Task[None] | None = None
         self._refused = ""
         self._closed = False
@@ -100,30 +83,7 @@ class Viewers:
     @property
     def full(self) -> bool:
         """Whether no more are taken."""
-        return len(self._viewers) >= min(self._most, MOST_VIEWERS)
-
-    @property
-    def count(self) -> int:
-        """Return how many there are."""
-        return len(self._viewers)
-
-    def enter(self) -> Viewer:
-        """Add a viewer, which gets everything at once."""
-        loop = asyncio.get_running_loop()
-        viewer = Viewer(taken_at=loop.time())
-        if loop.time() - self._drawn_at >= EVERY_SECONDS:
-            changed = self._draw(loop.time())
-            for other in self._viewers:
-                other.give(changed)  # the next drawing finds no change in it any more
-        viewer.give(self._drawn)
-        self._viewers.add(viewer)
-        if self._closed:
-            viewer.give(
-                self._closing(), last=True
-            )  # a browser reconnects at once when its stream ends
-        elif self._drawing is None or self._drawing.done():
-            self._drawing = loop.create_task(self._draw_on())
-        return viewer
+        return self.count >= min(self._most, MOST_VIEWERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send changes as they come, until the viewer goes, is too slow, or the job ends.
@@ -144,76 +104,71 @@ class Viewers:
         if scope["method"] == "HEAD":
             await send({"type": "http.response.body", "body": b""})
             return
-        viewer = self.enter()
-
-        async def sending() -> None:
-            async for chunk in self.stream(viewer):
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
-
-        async def leaving() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-
-        tasks = [asyncio.ensure_future(work) for work in (sending(), leaving(), viewer.gone.wait())]
+        self.count += 1
+        self._keep_drawing()
+        tasks = [asyncio.ensure_future(work) for work in (self._sending(send), _leaving(receive))]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._viewers.discard(viewer)
+            self.count -= 1
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def stream(self, viewer: Viewer) -> AsyncIterator[bytes]:
-        """Yield what the viewer is to be sent, until it is gone or the page ends."""
-        loop = asyncio.get_running_loop()
+    async def _sending(self, send: Send) -> None:
+        """Send what there is to a viewer. Raises TimeoutError when it takes nothing any more."""
+        async for chunk in self.changes():
+            async with asyncio.timeout(STUCK_SECONDS):
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def changes(self) -> AsyncIterator[bytes]:
+        """Yield everything, then what has changed since, until the page ends."""
         yield OPENING
-        while not viewer.gone.is_set():
-            viewer.taken_at = loop.time()
+        sent = dict[str, bytes]()
+        while True:
+            changed, closed = self._changed, self._closed
+            new = {name: text for name, text in self._drawn.items() if sent.get(name) != text}
+            sent |= new
+            if new:
+                yield b"".join(new.values())
+            if closed:
+                return
             try:
                 async with asyncio.timeout(QUIET_SECONDS):
-                    await viewer.wake.wait()
+                    await changed.wait()
             except TimeoutError:
                 yield ALIVE
-                continue
-            chunk = b"".join(viewer.waiting.values())
-            last = viewer.last
-            viewer.waiting.clear()
-            viewer.wake.clear()
-            if chunk:
-                yield chunk
-            if last:
-                return
 
     async def close(self) -> None:
         """Send every viewer the last picture and an event `closing`, and let it go."""
-        self._closed = True
         if self._drawing is not None:
             self._drawing.cancel()
-        if self._viewers:
-            changed = self._draw(asyncio.get_running_loop().time())
-            changed |= self._closing()
-            for viewer in self._viewers:
-                viewer.give(changed, last=True)
+        if self.count:
+            self._draw()
+        # A browser reconnects at once when its stream ends: who comes now gets it too.
+        self._closed = True
+        closing = event(CLOSING, json.dumps({"state": self._view().state}))
+        self._show({**self._drawn, CLOSING: closing})
 
-    def _closing(self) -> dict[str, bytes]:
-        return {CLOSING: event(CLOSING, json.dumps({"state": self._view().state}))}
+    def _keep_drawing(self) -> None:
+        """Draw now if the last drawing is old, and then for as long as there are viewers."""
+        if self._closed:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._drawn_at >= EVERY_SECONDS:
+            self._draw()
+        if self._drawing is None or self._drawing.done():
+            self._drawing = loop.create_task(self._draw_on())
 
     async def _draw_on(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._viewers:
+        while self.count:
             await asyncio.sleep(max(0.0, self._drawn_at + EVERY_SECONDS - loop.time()))
-            changed = self._draw(loop.time())
-            for viewer in self._viewers:
-                if viewer.waiting and loop.time() - viewer.taken_at > STUCK_SECONDS:
-                    viewer.gone.set()
-                    viewer.wake.set()
-                else:
-                    viewer.give(changed)
+            self._draw()
 
-    def _draw(self, now: float) -> dict[str, bytes]:
-        """Draw everything; what has changed since the last time."""
-        self._drawn_at = now
+    def _draw(self) -> None:
+        self._drawn_at = asyncio.get_running_loop().time()
         try:
             texts = self._renderer.fragments(self._view())
             drawn = {name: event(name, text) for name, text in texts.items()}
@@ -222,12 +177,20 @@ class Viewers:
             if line != self._refused:
                 log.warning("%s", line)
             self._refused = line
-            return {}
-        changed = {
-            name: content for name, content in drawn.items() if self._drawn.get(name) != content
-        }
+            return
+        if drawn != self._drawn:
+            self._show(drawn)
+
+    def _show(self, drawn: dict[str, bytes]) -> None:
         self._drawn = drawn
-        return changed
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+async def _leaving(receive: Receive) -> None:
+    """Wait until the viewer goes."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def event(name: str, data: str) -> bytes:

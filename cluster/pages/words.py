@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from datetime import datetime
+from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import yaml
-from pydantic import TypeAdapter
+from markupsafe import Markup
 
 from core.status.parts import figure_text
 
@@ -24,45 +25,20 @@ class Meaning:
     meaning: str
 
 
-@dataclass(frozen=True)
-class FigureWords:
-    """A figure of a task as people read it."""
-
-    word: str
-    hint: str
-
-
-@dataclass(frozen=True)
-class Words:
-    """The texts of `words.yaml`."""
-
-    run_states: Mapping[str, Meaning]
-    sweep_states: Mapping[str, Meaning]
-    role_states: Mapping[str, Meaning]
-    span_states: Mapping[str, int]
-    stages: Mapping[str, str]
-    step_parts: Mapping[str, str]
-    event_tones: Mapping[str, str]
-    figures: Mapping[str, FigureWords]
-    of_recordings: Mapping[str, str]
-    of_other_data: Mapping[str, str]
-    glossary: Mapping[str, str]
-    glossary_of_recordings: Mapping[str, str]
-
-
-WORDS = TypeAdapter(Words).validate_python(
-    yaml.safe_load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))
+WORDS: dict[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("words.yaml").read_text(encoding="utf-8")
 )
 
 
-def state_in(meanings: Mapping[str, Meaning], state: str) -> Meaning:
+def state_in(kind: str, state: str) -> Meaning:
     """The state of a run, a sweep or a role; an unknown one appears as it is."""
-    return meanings.get(state, Meaning(state, "off", ""))
+    known = WORDS[kind].get(state)
+    return Meaning(**known) if known else Meaning(state, "off", "")
 
 
-run_state = partial(state_in, WORDS.run_states)
-sweep_state = partial(state_in, WORDS.sweep_states)
-role_state = partial(state_in, WORDS.role_states)
+run_state = partial(state_in, "run_states")
+sweep_state = partial(state_in, "sweep_states")
+role_state = partial(state_in, "role_states")
 
 
 RECORDINGS = "windows"
@@ -72,33 +48,34 @@ RECORDINGS = "windows"
 def terms(unit: str) -> dict[str, str]:
     """Return words for what a run is about, which texts have in braces: `unit`, `held_out` ..."""
     if unit == RECORDINGS:
-        templates = WORDS.of_recordings
+        templates = WORDS["of_recordings"]
     else:
-        templates = WORDS.of_other_data
+        templates = WORDS["of_other_data"]
     units = {"unit": unit, "Unit": unit[:1].upper() + unit[1:]}
     return {**units, **{name: text.format(**units) for name, text in templates.items()}}
 
 
 def stage(name: str, unit: str) -> str:
     """The stage as people read it; an unknown one appears as it is."""
-    if name in WORDS.stages:
-        return WORDS.stages[name].format(**terms(unit))
+    if name in WORDS["stages"]:
+        return str(WORDS["stages"][name]).format(**terms(unit))
     return name
 
 
 def glossary(unit: str) -> dict[str, str]:
     """The words of a page about such data, with what they mean."""
-    meanings = dict(WORDS.glossary)
+    meanings = dict(WORDS["glossary"])
     if unit == RECORDINGS:
-        meanings |= WORDS.glossary_of_recordings
+        meanings |= WORDS["glossary_of_recordings"]
     else:
         del meanings["window"]
     return {word: meaning.format(**terms(unit)) for word, meaning in meanings.items()}
 
 
-def figure_word(name: str) -> FigureWords:
+def figure_word(name: str) -> tuple[str, str]:
     """The name of a figure that only some tasks or apps have, and what it says."""
-    return WORDS.figures.get(name, FigureWords(name, ""))
+    known = WORDS["figures"].get(name, {"word": name, "hint": ""})
+    return known["word"], known["hint"]
 
 
 NOTHING = "\N{EN DASH}"
@@ -108,27 +85,29 @@ _TIMES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 _DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-def _is_number(value: float | None) -> TypeGuard[float]:
-    return isinstance(value, int | float) and -1e300 < value < 1e300
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether it is a number that can be shown; what a foreign file has need not be."""
+    usable = isinstance(value, int | float) and not isinstance(value, bool)
+    return usable and -1e300 < value < 1e300
 
 
 def count(value: float | None) -> str:
     """A whole number with thin groups: `12,345`."""
-    if _is_number(value):
+    if is_number(value):
         return f"{round(value):,}"
     return NOTHING
 
 
 def figure(value: float | None, digits: int = 4) -> str:
     """A loss or a share: `0.8132`."""
-    if _is_number(value):
+    if is_number(value):
         return f"{value:.{digits}f}"
     return NOTHING
 
 
 def measure(value: float | None) -> str:
     """A figure of any size: `0.8132`, `12345.68`."""
-    if _is_number(value):
+    if is_number(value):
         return figure_text(value)
     return NOTHING
 
@@ -140,14 +119,14 @@ def give_or_take(error: float | None) -> str:
 
 def percent(value: float | None, digits: int = 1) -> str:
     """A share as `81.3 %`."""
-    if _is_number(value):
+    if is_number(value):
         return f"{100 * value:.{digits}f} %"
     return NOTHING
 
 
 def short(value: float | None) -> str:
     """Three digits that matter, with k, M or G: `1.25 M`."""
-    if not _is_number(value):
+    if not is_number(value):
         return NOTHING
     for size, letter in _DECIMAL:
         if abs(value) >= size:
@@ -165,7 +144,7 @@ def rate(value: float | None) -> str:
 
 def amount(value: float | None) -> str:
     """Bytes, decimal: `1.25 MB`."""
-    if not _is_number(value):
+    if not is_number(value):
         return NOTHING
     text = short(value)
     if text[-1].isalpha():
@@ -173,9 +152,23 @@ def amount(value: float | None) -> str:
     return f"{text} B"
 
 
+def rough(value: float | None) -> str:
+    """Two digits that matter: `0.00012`."""
+    if is_number(value):
+        return f"{value:.2g}"
+    return NOTHING
+
+
+def plain(value: float | None) -> str:
+    """A number as it is: `3`, `0.5`."""
+    if is_number(value):
+        return f"{value:g}"
+    return NOTHING
+
+
 def duration(seconds: float | None) -> str:
     """`850 ms`, `12.5 s`, `3 min 20 s`, `2 h 5 min`."""
-    if not _is_number(seconds) or seconds < 0:
+    if not is_number(seconds) or seconds < 0:
         return NOTHING
     if seconds < 1:
         return f"{round(1000 * seconds)} ms"
@@ -192,24 +185,88 @@ def duration(seconds: float | None) -> str:
     return f"{seconds} s"
 
 
-def label(text: str) -> str:
+def value(found: Any) -> str:
+    """A value of a settings file, or a text, as a page shows it."""
+    match found:
+        case None:
+            return NOTHING
+        case bool():
+            return "yes" if found else "no"
+        case int() if abs(found) >= 10_000:
+            return f"{found:,}"
+        case float():
+            return f"{found:g}"
+        case list():
+            return ", ".join(map(value, found))
+        case _:
+            return str(found)
+
+
+def label(found: Any) -> str:
     """The name of a class as words: `WALKING_UPSTAIRS` is `Walking upstairs`."""
-    spaced = text.replace("_", " ").strip()
+    spaced = value(found).replace("_", " ").strip()
     if spaced.isupper():
         return spaced.capitalize()
     return spaced
 
 
+def moment(time: str) -> str:
+    """An ISO time as people read it: `2026-11-21 23:35:36 UTC`."""
+    try:
+        return datetime.fromisoformat(time).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except ValueError:
+        return time
+
+
+def code(text: str) -> Markup:
+    """A key or a name that people type."""
+    return Markup("<code>{}</code>").format(text)
+
+
+def hint(text: str) -> Markup:
+    """Words beside others, smaller."""
+    return Markup('<span class="hint">{}</span>').format(text)
+
+
+def spread(mean: str, deviation: str) -> Markup:
+    """A mean and its standard deviation."""
+    return Markup("<b>{}</b> ± {}").format(mean, deviation)
+
+
+@lru_cache(64)
+def sign(tone: str) -> Markup:
+    """The sign of a tone, which the style draws."""
+    return Markup('<span class="sign {}" aria-hidden="true"></span>').format(tone)
+
+
+@lru_cache(64)
+def shown(state: Meaning) -> Markup:
+    """The word of a state with its sign."""
+    text = Markup('<span class="state {}">{}{}</span>')
+    return text.format(state.tone, sign(state.tone), state.word)
+
+
+def run_sign(state: str) -> Markup:
+    """The state of a run with its sign."""
+    return shown(run_state(state))
+
+
 _WRITERS: Mapping[str, Callable[..., str]] = {
     writer.__name__: writer
-    for writer in (count, figure, measure, give_or_take, percent, short, rate, amount, duration)
+    for writer in (
+        *(count, figure, measure, give_or_take, percent, short, rate, amount, duration),
+        *(rough, plain, value, label, moment, code, run_sign),
+    )
 }
 
 
-def writer_of(how: str) -> Callable[[float | None], str]:
-    """Return what writes a number as `rows.yaml` says it: `percent 2` is with two digits."""
+@cache
+def writer_of(how: str) -> Callable[[Any], str]:
+    """Return what writes a value as a row says it: `percent 2` is with two digits."""
     name, *digits = how.split()
-    return lambda value: _WRITERS[name](value, *map(int, digits))
+    if digits:
+        return partial(_WRITERS[name], digits=int(digits[0]))
+    return _WRITERS[name]
 
 
 def significant(value: float | None, digits: int = 5) -> float | None:
@@ -217,7 +274,7 @@ def significant(value: float | None, digits: int = 5) -> float | None:
 
     None for what JSON has no word for.
     """
-    if not _is_number(value):
+    if not is_number(value):
         return None
     return float(f"{value:.{digits}g}")
 

@@ -12,16 +12,17 @@ PAGES = ROOT / "docs/how-to-add"
 SHOWN = """
 from dataclasses import replace
 from pathlib import Path
-from cluster.pages.panels import tiles_of
-from cluster.pages.report import summary_tiles
+from cluster.pages.facts import ended_root, live_tiles
 from cluster.pages.files import StoredRun
+from cluster.pages.rows import tiles_of
 from deploy.monitor.files import dashboards
 from tests.cluster.pages.example import training
 
 figures = {"validation": {"precision_macro": 0.125}, "test": {"precision_macro": 0.25}}
 view = replace(training(), figures=figures)
-page = {tile.name: tile.value for tile in tiles_of(view)}
-report = {tile.name: tile.value for tile in summary_tiles(StoredRun(Path("x"), view))}
+page = {tile.name: tile.value for tile in live_tiles(view)}
+ended = tiles_of("ended", ended_root(StoredRun(Path("x"), view)))
+report = {tile.name: tile.value for tile in ended}
 assert page["Macro precision"] == "12.5 %", page
 assert report["Macro precision"].startswith("0.25"), report
 assert "pscluster_train_precision_macro_ratio" in dashboards()["pscluster-training.json"]

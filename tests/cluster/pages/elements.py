@@ -1,6 +1,9 @@
 """A page as its tags and words, and what holds for each page that is one file."""
 
+import re
+from collections.abc import Mapping
 from html.parser import HTMLParser
+from typing import Any
 
 
 class Elements(HTMLParser):
@@ -51,3 +54,9 @@ class Elements(HTMLParser):
         assert self.all("src") == []
         assert set(self.all("href")) <= {None, "data:,"}
         assert self.text.count("<script>") == 2, "Chart.js and what draws with it; data is JSON"
+
+
+def shows(text: str, case: Mapping[str, Any]) -> None:
+    """What a case `shows` is in the text, what it `hides` is not: regular expressions."""
+    assert [words for words in case.get("shows", ()) if not re.search(words, text)] == []
+    assert [words for words in case.get("hides", ()) if re.search(words, text)] == []

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.jobs.lifecycle import environment
 from cluster.pages import server as live
-from cluster.pages.__main__ import comparison
+from cluster.pages.comparison import comparison
 from cluster.pages.drawing import STATIC, Drawing
 from cluster.pages.files import StoredRun, run_of
 from cluster.pages.report import report
@@ -197,8 +197,8 @@ def test_reports_look_well(browser: Browser, tmp_path: Path, size: Size) -> None
         report(pi),
         report(runs[0]),
         comparison(runs),
-        sweep_page(sweeps.left(tmp_path / "sweep", sweeps.of_the_thesis())),
-        sweep_page(sweeps.left(tmp_path / "hostile", sweeps.hostile())),
+        sweep_page(sweeps.left(tmp_path / "sweep", sweeps.EXAMPLES["thesis"])),
+        sweep_page(sweeps.left(tmp_path / "hostile", sweeps.EXAMPLES["hostile"])),
     ]
     for text in texts:
         file_looks_well(browser, tmp_path, text, size)

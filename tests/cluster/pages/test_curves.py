@@ -1,26 +1,18 @@
 """The chart of precision and recall, from results that may be foreign."""
 
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cluster.pages.charts import MOST_POINTS, smoothed
-from cluster.pages.files import StoredRun
-from cluster.pages.run_charts import precision_recall
+from cluster.pages.special import precision_recall
 from tests.tables import table
 
 CURVE = table("cluster/pages/rows", "curve")
 
 
-def drawn(found: Any) -> Any:
-    view: Any = SimpleNamespace(run="one")
-    return precision_recall(StoredRun(Path(), view, {"precision_recall": found}), "windows")
-
-
 def test_each_class_is_a_line_with_its_average_precision() -> None:
-    chart = drawn({"WALKING": CURVE, "<b>": CURVE})
+    chart = precision_recall({"WALKING": CURVE, "<b>": CURVE}, "windows")
     assert [series.name for series in chart.series] == ["Walking (0.900)", "<b> (0.900)"]
     assert chart.series[0].points == ((0.5, 1.0), (1.0, 0.8))
     assert chart.y_range == (0.9, 1.0)
@@ -37,4 +29,4 @@ def test_a_throughput_that_comes_in_batches_is_smooth() -> None:
     table("cluster/pages/rows", "no curve"),
 )
 def test_what_is_no_curve_is_not_drawn(found: Any) -> None:
-    assert drawn(found).is_empty
+    assert precision_recall(found, "windows").is_empty

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from cluster.pages import words
-from cluster.pages.drawing import STATIC, Drawing, confusion_of, row_of
-from cluster.pages.panels import picture_of
-from cluster.pages.run_charts import charts_of
+from cluster.pages.drawing import STATIC, Drawing, heat, picture_of, scores_of, worst_tone
+from cluster.pages.rows import charts_of
 from cluster.pages.words import WORDS
 from core import web
 from core.status.parts import counts_of
@@ -33,7 +32,7 @@ NAMES = ["training", "two workers", "pi", "pi done", "begun", "failed", "hostile
 
 
 def test_who_left_does_not_look_like_who_joined() -> None:
-    tones = WORDS.event_tones
+    tones = WORDS["event_tones"]
     assert {"joined", "suspected", "left", "drained", "failed"} <= tones.keys()
     assert tones["left"] == tones["failed"] == "bad"
     assert tones["joined"] == tones["done"] == "well"
@@ -105,12 +104,12 @@ def test_every_chart_is_there_in_words_and_numbers_too(view: RunView) -> None:
 
 def test_the_picture_says_how_each_node_is() -> None:
     found = picture_of(training())
-    assert [card.node.name for card in found.servers] == ["pi-head"]
-    tones = {card.node.name: card.tone for card in found.workers}
+    assert [node.name for node in found["servers"]] == ["pi-head"]
+    tones = {node.name: worst_tone(node.roles) for node in found["workers"]}
     expected = {"pi-00": "well", "pi-03": "warning", "pi-11": "bad", "pi-14": "waiting"}
     assert expected.items() <= tones.items()
-    assert (found.live, found.configured) == (15, 16)
-    assert found.pull_bytes_per_second == 9.8e6
+    assert "15 of 16" in Drawing().fragments(training())["tiles"]
+    assert found["pull"] == 9.8e6
     text = Drawing().fragments(training())["picture"]
     assert text.count('class="node ') == 17
     assert "was away once" in text
@@ -124,15 +123,18 @@ def test_a_state_that_is_not_known_is_shown_as_it_is() -> None:
 
 
 def test_the_figures_of_the_classes() -> None:
-    found = ConfusionView("test", ("a", "b", "never"), ((8, 2, 0), (1, 9, 0), (0, 0, 0)))
-    first, second, never = map(row_of, counts_of(found.labels, found.rows))
-    assert (first.precision, first.recall, first.windows) == (8 / 9, 0.8, 10)
-    assert second.f1 == pytest.approx(2 * (9 / 11) * 0.9 / (9 / 11 + 0.9))
-    assert (never.precision, never.recall, never.f1, never.windows) == (0.0, 0.0, 0.0, 0)
-    cells = confusion_of(found)
-    assert [cell.heat for cell in cells[0]] == [6, 2, 0]
-    assert [cell.right for cell in cells[1]] == [False, True, False]
-    assert cells[2][0].share == 0.0
+    rows = ((8, 2, 0), (1, 9, 0), (0, 0, 0))
+    first, second, never = map(scores_of, counts_of(("a", "b", "never"), rows))
+    assert (first["precision"], first["recall"], first["windows"]) == (8 / 9, 0.8, 10)
+    assert second["f1"] == pytest.approx(2 * (9 / 11) * 0.9 / (9 / 11 + 0.9))
+    assert [*never.values()] == ["never", 0.0, 0.0, 0.0, 0]
+    assert [heat(share) for share in (0.8, 0.2, 0.001, 0.0)] == [6, 2, 1, 0]
+    view = replace(training(), confusion=ConfusionView("test", ("a", "b", "never"), rows))
+    text = Drawing().fragments(view)["confusion"]
+    assert (
+        '<td class="heat-6 right">8<span class="share">80 %</span></td><td class="heat-2">2' in text
+    )
+    assert '<td class="heat-0 right">0<span class="share">0 %</span></td>' in text
 
 
 def test_what_is_sent_stays_small() -> None:

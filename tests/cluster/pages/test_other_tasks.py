@@ -4,16 +4,17 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from cluster.pages.__main__ import comparison
-from cluster.pages.drawing import MOST_ROWS, ClassPanel, Drawing, class_panel
+from cluster.pages.comparison import comparison
+from cluster.pages.drawing import MOST_ROWS, Drawing, class_panel
+from cluster.pages.facts import live_tiles
 from cluster.pages.files import StoredRun, run_of
-from cluster.pages.panels import Tile, tiles_of
 from cluster.pages.report import report
-from cluster.pages.run_charts import charts_of
+from cluster.pages.rows import Tile, charts_of
 from cluster.pages.words import WORDS, glossary, stage
 from core.status.events import FiguresComputed
 from core.status.history import LONGEST_LINE, event_of, line_of
@@ -46,10 +47,10 @@ VIEWS = {
 
 
 def tile(view: RunView, name: str) -> Tile:
-    return next(one for one in tiles_of(view) if one.name == name)
+    return next(one for one in live_tiles(view) if one.name == name)
 
 
-def classes_of(view: RunView) -> ClassPanel:
+def classes_of(view: RunView) -> dict[str, Any]:
     found = class_panel(view)
     assert found is not None
     return found
@@ -81,7 +82,7 @@ def test_a_regression_shows_its_loss_and_a_chart_for_each_of_its_figures() -> No
         charts[2].hint
         == "1 is perfect, 0 is guessing the mean. After each epoch, on held-out examples."
     )
-    tiles = {one.name: one for one in tiles_of(view)}
+    tiles = {one.name: one for one in live_tiles(view)}
     assert [*tiles][2:7] == ["Epoch", "Loss", "MAE", "RMSE", "R²"]
     assert (tiles["R²"].value, tiles["MAE"].value) == ("0.8125", "2469.12")
     early = "no better for 3 epochs (best: epoch 2)"
@@ -91,7 +92,7 @@ def test_a_regression_shows_its_loss_and_a_chart_for_each_of_its_figures() -> No
 
 
 def test_a_regression_says_what_of_its_figures_there_is_so_far() -> None:
-    names = [one.name for one in tiles_of(VIEWS["begun"])]
+    names = [one.name for one in live_tiles(VIEWS["begun"])]
     assert names == ["Workers", "Throughput", "Epoch", "Loss", "Staleness"]
     alone = replace(regression(1).view(61.0), figures={"validation": {"loss": 2e-7}})
     assert tile(alone, "Validation loss") == Tile(
@@ -102,15 +103,15 @@ def test_a_regression_says_what_of_its_figures_there_is_so_far() -> None:
 def test_labels_have_a_table_of_their_own() -> None:
     view = VIEWS["labels"]
     panel = classes_of(view)
-    assert (panel.title, panel.kind, panel.cells) == ("Labels", "label", ())
-    assert panel.evaluated == "Held-out examples, after epoch 2"
-    rain, snow, *_ = panel.rows
-    assert (rain.name, snow.name) == ("rain", "SNOW_STORM")
-    assert (snow.precision, snow.recall) == (11 / 12, 11 / 15)
+    assert (panel["title"], panel["table"].heads[0]) == ("Labels", "label")
+    assert "Held-out examples, after epoch 2. Precision" in Drawing().fragments(view)["confusion"]
+    rain, snow, *_ = panel["table"].rows
+    assert rain[0] == "rain"
+    assert snow[:3] == ["Snow storm", f"{11 / 12:.3f}", f"{11 / 15:.3f}"]
     assert [chart.id for chart in charts_of(view)][:3] == ["loss", "accuracy", "other-0"]
     assert tile(view, "Labels right").value == "0.9000"
     before = replace(view, classes=None, figures={})
-    assert classes_of(before).title == "Labels"
+    assert classes_of(before)["title"] == "Labels"
     assert "Comes with the first evaluation" in Drawing().fragments(before)["confusion"]
 
 
@@ -127,15 +128,16 @@ def test_many_classes_become_their_worst_and_the_most_frequent_mistakes(tmp_path
     view = VIEWS["classes"]
     assert view.confusion is None
     panel = classes_of(view)
-    assert (panel.title, len(panel.rows), panel.left_out) == ("Classes", MOST_ROWS, 30)
-    assert [row.f1 for row in panel.rows] == sorted(row.f1 for row in panel.rows)
-    assert [one.examples for one in panel.mix_ups] == [6] * 20
+    rows = panel["table"].rows
+    assert (panel["title"], len(rows), panel["classes"]) == ("Classes", MOST_ROWS, 130)
+    assert [row[3] for row in rows] == sorted(row[3] for row in rows)
+    assert [row[2] for row in panel["mix_ups"].rows] == ["6"] * 20
     assert "The 100 of 130 with the lowest F1." in Drawing().page(view)
     folder = left(
         tmp_path / "20260101T000000Z-train", many_classes(), Figures(loss=0.5, accuracy=0.8)
     )
-    rows = (1 + 8 * np.eye(40, dtype=int)).tolist()
-    classes = changed(folder, [f"c{at}" for at in range(40)], rows).classes
+    matrix = (1 + 8 * np.eye(40, dtype=int)).tolist()
+    classes = changed(folder, [f"c{at}" for at in range(40)], matrix).classes
     assert classes is not None
     assert (classes.split, len(classes.counts), classes.counts[3].wrong) == ("test", 40, 39)
 
@@ -198,5 +200,5 @@ def test_words_of_recordings_stay_with_recordings() -> None:
     assert stage("refit", "examples") == "training again on all examples"
     assert stage("{unit}", "examples") == "{unit}"
     assert "window" not in glossary("examples")
-    assert glossary("windows").keys() == WORDS.glossary.keys()
+    assert glossary("windows").keys() == WORDS["glossary"].keys()
     assert "held-out people" in Drawing().page(training())

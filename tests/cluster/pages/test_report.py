@@ -12,8 +12,7 @@ import pytest
 from cluster import pages
 from cluster.jobs.lifecycle import environment
 from cluster.pages import __main__ as command
-from cluster.pages.__main__ import comparison, groups_of, with_letters
-from cluster.pages.charts import times_of
+from cluster.pages.comparison import comparison, groups_of, times_of, with_letters
 from cluster.pages.files import StoredRun, run_of
 from cluster.pages.report import report
 from core.ground.errors import UsageError
@@ -155,20 +154,15 @@ def test_time_against_samples(tmp_path: Path) -> None:
     long = runs[-1]
     runs[-1] = replace(long, view=replace(long.view, pi=estimating(16, 1000 * million, "done").pi))
     times = times_of(runs)
-    assert times.workers == (1, 4, 16)
-    cells = dict(zip(times.samples, times.cells, strict=True))
-    alone, four, sixteen = cells[100 * million]
-    assert alone is not None
-    assert four is not None
-    assert sixteen is not None
+    assert [*times] == [1, 4, 16]
+    alone, _, sixteen = (found[100 * million] for found in times.values())
     assert (alone.seconds, alone.runs) == (100.0, 2)
-    assert four.speedup == 4.0
     assert sixteen.runs == 0, "passed on the way"
     assert 0 < sixteen.seconds < 70
-    last = cells[1000 * million][2]
-    assert last is not None
-    assert last.seconds == 70.0
-    Elements(comparison(runs))
+    assert times[16][1000 * million].seconds == 70.0
+    text = comparison(runs)
+    assert '25 s <span class="hint">(4.0' in text
+    Elements(text)
 
 
 def test_many_runs_have_a_row_each(tmp_path: Path) -> None:

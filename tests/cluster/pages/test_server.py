@@ -1,6 +1,5 @@
 """The page's server over real HTTP, with a renderer that counts."""
 
-import asyncio
 import json
 import socket
 import threading
@@ -191,22 +190,6 @@ def test_all_viewers_share_one_drawing_and_nothing_is_drawn_for_nobody(server: S
     before = drawing.drawn
     assert not threading.Event().wait(2 * live.EVERY_SECONDS)
     assert drawing.drawn <= before + 1
-
-
-def test_who_comes_takes_no_change_from_who_is_there() -> None:
-    async def story() -> dict[str, bytes]:
-        run = Run()
-        everybody = live.Viewers(run.view, Counting())
-        first = everybody.enter()
-        first.waiting.clear()
-        run.change(elapsed_seconds=2.0)
-        # A second has passed, and the next drawing is about to begin.
-        everybody._drawn_at = float("-inf")
-        everybody.enter()
-        await everybody.close()
-        return first.waiting
-
-    assert b"data: 2.0" in asyncio.run(story())["time"]
 
 
 def test_a_page_that_cannot_be_drawn_ends_nothing(

@@ -7,8 +7,10 @@ from typing import Any, Literal
 
 import pytest
 
+from cluster.pages.facts import ended_root
 from cluster.pages.files import run_of
-from cluster.pages.report import report, survived_rows
+from cluster.pages.report import report
+from cluster.pages.rows import tiles_of
 from core.ground.errors import UsageError
 from core.status.events import Ended, Resumed, UpdatesCounted
 from core.status.history import NAME
@@ -65,7 +67,7 @@ def test_a_run_that_was_resumed_after_its_result_shows_its_state_s_updates(
     run = run_of(tmp_path)
     shows(run.view, state=ended or "failed", train={"updates_applied": 900, "resumptions": 1})
     assert run.result == {}
-    shown = {tile.name: tile.value for tile in survived_rows(run)}
+    shown = {tile.name: tile.value for tile in tiles_of("survived", ended_root(run))}
     assert shown["updates applied"] == "900"
     assert (shown["sent twice"], shown["rolled back"], shown["resumptions"]) == ("7", "3", "1")
 
