@@ -101,7 +101,8 @@ def _of_state(state: RunState) -> Iterator[Reading]:
         if entry.state:
             value: Any = state
             for name in entry.state.split("."):
-                value = getattr(value, name, None)
+                is_table = isinstance(value, Mapping)
+                value = value.get(name) if is_table else getattr(value, name, None)
             if value is not None:
                 yield Reading(entry.short, value)
 

@@ -20,7 +20,6 @@ from core.status.parts import Seen
 from core.status.records import (
     COORDINATOR,
     UP,
-    LatestReport,
     Pace,
     PresentStage,
     RoleRecord,
@@ -257,7 +256,7 @@ def _began(state: RunState, event: events.Began) -> RunState:
 def _resumed(state: RunState, last: float) -> RunState:
     training = state.training
     if training is not None:
-        training = replace(training, latest=LatestReport())
+        training = replace(training, latest={})
     return replace(
         without_coordinator(state, last),
         state="running",

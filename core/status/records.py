@@ -6,7 +6,10 @@ Pure: nothing is changed in place.
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, assert_never
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from core.status import events
 from core.status.events import Event
@@ -15,37 +18,19 @@ from core.status.thinning import StampedEpoch, with_epoch
 from core.status.training_events import (
     BatchesCut,
     CheckpointWritten,
-    Diverged,
     EpochEnded,
-    Planned,
     Restored,
     StoppedEarly,
-    TrafficCounted,
     TrainingEvent,
     Updated,
-    UpdatesCounted,
 )
 from core.status.view import EpochView, ProgressView, RoleView, StalenessView, TrainView
 
 LATEST_PARTS = 256
-
-
-@dataclass(frozen=True)
-class LatestReport:
-    """What this coordinator reported last; the one that resumes its training begins without."""
-
-    finite: bool = True
-    """Whether the training has not diverged."""
-    loss: float | None = None
-    """The loss of the latest update."""
-    windows_per_second: float | None = None
-    """The speed at the latest update, or over the epoch that ended after it."""
-    seconds_left: float | None = None
-    """Time left after the latest epoch."""
-    checkpoint_bytes: int | None = None
-    """The size of the latest checkpoint."""
-    duplicates_before: int | None = None
-    """Those of earlier coordinators."""
+FIGURES: Mapping[str, Mapping[str, Mapping[str, str]]] = yaml.safe_load(
+    Path(__file__).with_name("figures.yaml").read_text(encoding="utf-8")
+)
+"""What each event sets of a training: see there."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +48,25 @@ class Training:
     """Seconds of the parts of this coordinator's latest steps."""
     count: TrainCount = field(default_factory=TrainCount)
     stopped: tuple[float, StoppedEarly] | None = None
-    latest: LatestReport = field(default_factory=LatestReport)
+    latest: Mapping[str, Any] = field(default_factory=dict)
+    """What this coordinator reported last; the one that resumes its training begins without."""
 
-    def with_counts(self, **counts: Any) -> "Training":
-        """Return the training with these counters."""
-        return replace(self, count=replace(self.count, **counts))
-
-    def with_report(self, **figures: Any) -> "Training":
-        """Return the training with these latest figures."""
-        return replace(self, latest=replace(self.latest, **figures))
+    def counted(self, event: Event) -> "Training":
+        """Return the training with what `figures.yaml` says that the event sets of it."""
+        rows = FIGURES.get(type(event).__name__, {})
+        set_by = {
+            verb: {figure: getattr(event, field) for figure, field in row.items()}
+            for verb, row in rows.items()
+        }
+        sums = {
+            figure: getattr(self.count, figure) + more
+            for figure, more in set_by.get("added", {}).items()
+        }
+        return replace(
+            self,
+            count=replace(self.count, **set_by.get("count", {}), **sums),
+            latest={**set_by.get("first", {}), **self.latest, **set_by.get("latest", {})},
+        )
 
     def after_steps(
         self,
@@ -80,13 +75,10 @@ class Training:
         latest: Updated | None,
     ) -> "Training":
         """Return the training after steps and updates, the last of which is `latest`."""
-        training = self.with_counts(staleness=self.count.staleness.added(staleness))
-        training = replace(training, step_parts=(*self.step_parts, *step_parts)[-LATEST_PARTS:])
-        if latest is None:
-            return training
-        return training.with_counts(learning_rate=latest.rate).with_report(
-            loss=latest.loss, windows_per_second=latest.windows_per_second
-        )
+        count = replace(self.count, staleness=self.count.staleness.added(staleness))
+        parts = (*self.step_parts, *step_parts)[-LATEST_PARTS:]
+        training = replace(self, count=count, step_parts=parts)
+        return training if latest is None else training.counted(latest)
 
     def restored(self, checkpoint: Restored) -> "Training":
         """Return the training without the epochs behind the checkpoint: they never happened."""
@@ -98,53 +90,31 @@ class Training:
 
     def after_event(self, event: TrainingEvent, seconds: float) -> "Training":
         """Return the training after `event`, which happened at this second of the run."""
-        count = self.count
+        training = self.counted(event)
         match event:
             case BatchesCut(slots):
-                return replace(self, slots=slots)
-            case Planned(planned, done, rate):
-                planned_so = self.with_counts(
-                    planned_epochs=planned, epoch=done, learning_rate=rate
-                )
-                return planned_so.with_report(finite=True)
+                return replace(training, slots=slots)
             case EpochEnded():
-                ended = replace(self, epochs=with_epoch(self.epochs, (seconds, event)))
-                return ended.with_counts(epoch=event.epoch).with_report(
-                    windows_per_second=event.windows_per_second, seconds_left=event.seconds_left
-                )
+                return replace(training, epochs=with_epoch(self.epochs, (seconds, event)))
             case StoppedEarly():
-                return replace(self, stopped=(seconds, event))
-            case UpdatesCounted(applied, dropped, rolled_back, resumptions):
-                if self.latest.duplicates_before is None:
-                    counted = self.with_report(duplicates_before=dropped)
-                else:
-                    counted = self
-                return counted.with_counts(
-                    updates_applied=applied,
-                    duplicates_dropped=dropped,
-                    rolled_back=rolled_back,
-                    resumptions=resumptions,
-                )
-            case TrafficCounted(sent, received, steps):
-                # What a parameter server sends is what others pull.
-                return self.with_counts(
-                    pulled_bytes=count.pulled_bytes + sent,
-                    pushed_bytes=count.pushed_bytes + received,
-                    counted_steps=count.counted_steps + steps,
-                )
-            case CheckpointWritten(size_bytes=size):
-                written = self.with_counts(checkpoints=count.checkpoints + 1)
-                return written.with_report(checkpoint_bytes=size)
-            case Diverged():
-                return self.with_report(finite=False)
+                return replace(training, stopped=(seconds, event))
+            case CheckpointWritten():
+                written = replace(training.count, checkpoints=self.count.checkpoints + 1)
+                return replace(training, count=written)
             case Restored():
                 return self.restored(event)
-        assert_never(event)
+        return training
 
     @property
-    def duplicates_since_resumed(self) -> int | None:
+    def finite(self) -> bool:
+        """Return whether it has not diverged."""
+        return "diverged" not in self.latest
+
+    @property
+    def duplicates_since_resumed(self) -> float | None:
         """Return the updates that came twice since this coordinator began to count."""
-        before, dropped = self.latest.duplicates_before, self.count.duplicates_dropped
+        before = self.latest.get("duplicates_before")
+        dropped = self.count.duplicates_dropped
         return None if before is None or dropped is None else dropped - before
 
     def part_seconds(self) -> Mapping[str, float]:
