@@ -24,7 +24,7 @@ BAND_ERRORS = 2.0
 """Half the width of the band around the estimate of pi, in standard errors: 19 of 20 estimates lie
 that close."""
 
-NO_TRAINING = TrainView("", "", None, 0, 0, None, {})
+NO_TRAINING = TrainView(mode="", model="", parameters=None, step_parts_seconds={})
 """Stands for one that has not begun."""
 
 

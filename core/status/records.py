@@ -5,7 +5,7 @@ Pure: nothing is changed in place.
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import yaml
 
 from core.status import events
 from core.status.events import Event
-from core.status.parts import PARTS, STALENESS_BOUNDS, TrainCount, figure_text
+from core.status.parts import PARTS, STALENESS_BOUNDS, TrainCount, TrainFigures, figure_text, shared
 from core.status.thinning import StampedEpoch, with_epoch
 from core.status.training_events import (
     BatchesCut,
@@ -129,37 +129,27 @@ class Training:
     def view(self) -> TrainView:
         """The entry of the picture."""
         count = self.count
-        steps = self.count.counted_steps
-        stale = self.count.staleness
-        average = stale.mean()
-        if average is None:
-            staleness = None
-        else:
+        steps = count.counted_steps
+        stale = count.staleness
+        staleness = None
+        if (average := stale.mean()) is not None:
             staleness = StalenessView(STALENESS_BOUNDS, stale.counts, average, stale.maximum)
         return TrainView(
-            self.mode,
-            self.model,
-            self.parameters,
-            count.epoch,
-            count.planned_epochs,
-            count.learning_rate,
-            dict(self.part_seconds()),
-            tuple(epoch_view(*epoch) for epoch in self.epochs),
-            staleness,
-            count.pulled_bytes / steps if steps else None,
-            count.pushed_bytes / steps if steps else None,
-            count.updates_applied,
-            count.duplicates_dropped,
-            count.rolled_back,
-            count.resumptions,
-            count.checkpoints,
-            None if self.stopped is None else self.stopped[1].why(),
+            **shared(TrainFigures, count),
+            mode=self.mode,
+            model=self.model,
+            parameters=self.parameters,
+            step_parts_seconds=dict(self.part_seconds()),
+            epochs=tuple(epoch_view(*epoch) for epoch in self.epochs),
+            staleness=staleness,
+            pull_bytes_per_step=count.pulled_bytes / steps if steps else None,
+            push_bytes_per_step=count.pushed_bytes / steps if steps else None,
+            stopped_early=None if self.stopped is None else self.stopped[1].why(),
         )
 
 
 def epoch_view(seconds: float, event: EpochEnded) -> EpochView:
     """The entry of the picture for an epoch that ended at this second."""
-    of = event.validation
     view = EpochView(
         event.stage,
         event.epoch,
@@ -169,17 +159,10 @@ def epoch_view(seconds: float, event: EpochEnded) -> EpochView:
         event.windows_per_second,
         seconds,
     )
-    if of is None:
+    if event.validation is None:
         return view
-    return replace(
-        view,
-        validation_loss=of.loss,
-        validation_accuracy=of.accuracy,
-        validation_f1_macro=of.f1_macro,
-        validation_others=dict(of.others),
-        validation_precision_macro=of.precision_macro,
-        validation_recall_macro=of.recall_macro,
-    )
+    found = {f"validation_{name}": value for name, value in vars(event.validation).items()}
+    return replace(view, **{name: found[name] for name in found.keys() & vars(view).keys()})
 
 
 LATEST_STEPS = 65
@@ -235,10 +218,8 @@ class RoleRecord(RoleView):
 
     def view(self) -> RoleView:
         """The entry of the picture."""
-        values = {field.name: getattr(self, field.name) for field in fields(RoleView)}
-        return RoleView(
-            **{**values, "windows_per_second": self.rate(), "step_seconds": self.median_seconds()}
-        )
+        speeds = {"windows_per_second": self.rate(), "step_seconds": self.median_seconds()}
+        return RoleView(**{**shared(RoleView, self), **speeds})
 
 
 VALIDATION = "validation"
