@@ -32,6 +32,8 @@ from core.status.state import (
     SampleSums,
     after_role_event,
     after_steps,
+    each_role,
+    sampled,
     with_counts,
     without_coordinator,
 )
@@ -111,7 +113,7 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
         case SampleView():
             samples = state.samples.with_one(event)
             state = replace(state, samples=samples, sums=SampleSums(seconds))
-            return _each_role(state, lambda role: {"sampled_windows": role.windows})
+            return each_role(state, sampled)
         case _:
             return _between_coordinators(state, event, seconds)
 
@@ -138,12 +140,6 @@ def _between_coordinators(
         case events.Counted():
             return _counted(state, event)
     assert_never(event)
-
-
-def _each_role(state: RunState, changes: Any) -> RunState:
-    """Return the state with what `changes(role)` says of each role."""
-    changed = {task: replace(role, **changes(role)) for task, role in state.roles.items()}
-    return replace(state, roles=changed)
 
 
 def _pace(state: RunState) -> Pace:
@@ -273,7 +269,7 @@ def _ended(state: RunState, event: events.Ended, seconds: float) -> RunState:
         return {"work": None, "windows_per_second": mean(rate for rate in rates if rate > 0)}
 
     return replace(
-        _each_role(state, at_rest),
+        each_role(state, at_rest),
         state=event.state,
         reason=event.reason,
         ended_seconds=seconds,
@@ -287,8 +283,7 @@ def _counted(state: RunState, event: events.Counted) -> RunState:
         progress = PresentStage(present.stage, present.unit, Pace(present.total, present.done))
     interval = max(state.samples.interval_seconds, event.interval_seconds)
     state = replace(
-        state,
-        roles=dict(with_counts(state.roles, event.roles)),
+        with_counts(state, event.roles),
         progress=progress,
         nodes=tuple(
             replace(node, processor=event.processors.get(node.name)) for node in state.nodes

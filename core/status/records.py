@@ -191,14 +191,14 @@ class RoleRecord(RoleView):
     marks: tuple[tuple[float, int], ...] = ()
     """Windows at times within the latest RATE_SECONDS."""
 
-    def marked(self, seconds: float) -> "RoleRecord":
-        """The role after a look at its windows."""
+    def marks_at(self, seconds: float) -> tuple[tuple[float, int], ...]:
+        """Return the marks after a look at its windows."""
         marks = (
             *(self.marks if self.windows else ()),
             (seconds, self.windows),
         )  # before its first window it waited
         late = sum(at <= seconds - RATE_SECONDS for at, _ in marks[1:-1])
-        return replace(self, marks=marks[late:])
+        return marks[late:]
 
     def rate(self) -> float | None:
         """Windows per second lately; None if that is unknown."""
