@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
 
@@ -237,11 +237,11 @@ class Pace:
     first_done: int | None = None
     first_seconds: float = 0.0
 
-    def advanced(self, done: int, seconds: float) -> "Pace":
+    def advanced(self, done: int, seconds: float) -> Self:
         """Return the pace with `done` units done."""
         if self.first_done is None:
-            return Pace(self.total, done, done, seconds)
-        return Pace(self.total, done, self.first_done, self.first_seconds)
+            return replace(self, done=done, first_done=done, first_seconds=seconds)
+        return replace(self, done=done)
 
     def ratio(self) -> float:
         """Return the share that is done, from 0 to 1; 0 where the total is unknown."""
@@ -258,12 +258,11 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class PresentStage:
-    """What the run does at present, and how far that is."""
+class PresentStage(Pace):
+    """What the run does at present, and how far that is; without a name there was no stage yet."""
 
-    stage: str
-    unit: str
-    pace: Pace
+    stage: str = ""
+    unit: str = ""
     validating: bool = False
     loss: float | None = None
     """The loss of its latest update."""
@@ -277,9 +276,11 @@ class PresentStage:
             return VALIDATION
         return self.stage
 
-    def view(self) -> ProgressView:
+    def view(self) -> ProgressView | None:
         """Return the entry of the picture."""
-        return ProgressView(self.name, self.pace.done, self.pace.total, self.unit)
+        if not self.stage:
+            return None
+        return ProgressView(self.name, self.done, self.total, self.unit)
 
 
 WORKER_LINES = {
@@ -306,8 +307,8 @@ def line_of(event: Event, seconds: float) -> tuple[str, str] | None:
             else:
                 headline = f", validation {held_out.headline()}"
             return "stage", f"{stage}: epoch {epoch}, loss {figure_text(loss)}{headline}"
-        case events.StoppedEarly(stage, epoch):
-            return "stage", f"{stage}: stopped early after epoch {epoch}: {event.why()}"
+        case events.StoppedEarly():
+            return "stage", event.line()
         case events.CheckpointWritten(taken, size, updates):
             return (
                 "checkpoint",

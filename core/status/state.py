@@ -82,7 +82,7 @@ class RunState:
     ended_seconds: float | None = None
     training: Training | None = None
     planned_samples: int | None = None
-    progress: PresentStage | None = None
+    progress: PresentStage = field(default_factory=PresentStage)
     drawing_since: float | None = None
     """Time at which the stage of the pi job began."""
     samples: Samples = field(default_factory=Samples)
@@ -116,9 +116,9 @@ class RunState:
         """
         if self.sweep is not None and self.state not in ENDED:
             return self.sweep.remaining_seconds
-        if self.progress is None or self.state in ENDED:
+        if self.state in ENDED or not self.progress.stage:
             return None
-        return self.progress.pace.remaining_seconds(seconds)
+        return self.progress.remaining_seconds(seconds)
 
     def rate(self) -> float | None:
         """Return the windows per second of all roles; None where there are none yet."""
@@ -203,7 +203,7 @@ class RunState:
             elapsed_seconds=elapsed,
             remaining_seconds=self.remaining_seconds(seconds),
             windows_per_second=self.rate(),
-            progress=self.progress.view() if self.progress is not None else None,
+            progress=self.progress.view(),
             nodes=nodes,
             samples=self.samples.series,
             spans=self.spans.all(),
