@@ -59,12 +59,17 @@ def written(schema: dict[str, Any]) -> str:
 
 def _meanings() -> dict[tuple[str, str], str]:
     """Return the docstring of each field of the picture, by class and field."""
-    return {
-        (node.name, field): meaning
+    own = {
+        node.name: dict(fields(node))
         for module in (parts, view)
         for node in ast.parse(inspect.getsource(module)).body
         if isinstance(node, ast.ClassDef)
-        for field, meaning in fields(node)
+    }
+    return {
+        (name, field): meaning
+        for name in own
+        for base in reversed(getattr(view, name, object).__mro__)
+        for field, meaning in own.get(base.__name__, {}).items()
     }
 
 

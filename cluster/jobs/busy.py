@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from cluster.jobs.roles import BUILD, CORES, CPU, of_all, role_metrics
@@ -71,19 +72,17 @@ def read_role(task: Task, timeout_seconds: float) -> UsageSample | None:
         )
     except ClusterError:
         return None
-    sample_of = {sample.name: sample for sample in samples}
-    if CPU not in sample_of:
+    values = {sample.name: sample.value for sample in samples}
+    labels = {label: value for sample in samples for label, value in sample.labels.items()}
+    if CPU not in values:
         return None
-    cores, build, device, started = (
-        sample_of.get(name) for name in (CORES, BUILD, DEVICE, STARTED)
-    )
     return UsageSample(
-        sample_of[CPU].value,
-        None if cores is None else int(cores.value),
-        None if build is None else build.labels.get("processor"),
-        None if device is None else device.labels.get("device"),
-        None if device is None else device.value,
-        None if started is None else started.value,
+        values[CPU],
+        int(values[CORES]) if CORES in values else None,
+        labels.get("processor"),
+        labels.get("device"),
+        values.get(DEVICE),
+        values.get(STARTED),
     )
 
 
@@ -144,16 +143,12 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
             )
         )
         seconds = [gpu.busy_seconds for gpu in self._gpus]
-        if seconds:
-            busy = sum(seconds) / len(seconds)
-        else:
-            busy = None
-        if len(self._devices) > 1 or not all(name == "cpu:0" for name in self._devices):
-            device = "+".join(self._devices)
-        else:
-            device = None
         usage[self._coordinator.name] = UsageSample(
-            time.process_time(), usable_cores(), processor(), device, busy
+            time.process_time(),
+            usable_cores(),
+            processor(),
+            None if self._devices in ([], ["cpu:0"]) else "+".join(self._devices),
+            fmean(seconds) if seconds else None,
         )
         return usage
 
@@ -165,22 +160,16 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
         if before is None:  # its figures so far may be of days
             return share
         # One that was restarted in between counts from its new start.
-        if before.started == after.started and before.cpu_seconds <= after.cpu_seconds:
-            baseline = before
-        else:
-            baseline = UsageSample(0.0)
-        cpu = after.cpu_seconds - baseline.cpu_seconds
+        if before.started != after.started or before.cpu_seconds > after.cpu_seconds:
+            before = UsageSample(0.0)
+        cpu = after.cpu_seconds - before.cpu_seconds
         seconds = max(1e-9, self.seconds)
-        device_share = None
+        if after.cores is not None:
+            share = replace(share, cpu_share=min(1.0, cpu / (seconds * after.cores)))
         if after.device_seconds is not None:
-            device_share = min(
-                1.0, (after.device_seconds - (baseline.device_seconds or 0.0)) / seconds
-            )
-        if after.cores is None:
-            cpu_share = None
-        else:
-            cpu_share = min(1.0, cpu / (seconds * after.cores))
-        return replace(share, cpu_seconds=cpu, cpu_share=cpu_share, device_share=device_share)
+            busy = after.device_seconds - (before.device_seconds or 0.0)
+            share = replace(share, device_share=min(1.0, busy / seconds))
+        return replace(share, cpu_seconds=cpu)
 
     def describe(self) -> dict[str, Any]:
         """The entry `busy` of `result.json`."""

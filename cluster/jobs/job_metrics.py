@@ -24,7 +24,6 @@ from core.server.sockets import port_refusal
 from core.status import events
 from core.status.events import Consumer, Event, EventStream
 from core.status.parts import FIGURE_KEYS, MOST_OTHERS, PARTS
-from core.status.records import Pace
 from core.status.state import ENDED as OVER
 from core.status.state import RunState
 
@@ -63,9 +62,8 @@ class JobMetrics:
         present = _stage(state)
         for name in STAGES:
             yield Reading("job_stage", name == present, (name,))
-        pace = Pace() if state.progress is None else state.progress.pace
-        yield Reading("job_progress_ratio", pace.ratio())
-        remaining = pace.remaining_seconds(seconds)
+        yield Reading("job_progress_ratio", state.progress.ratio())
+        remaining = state.progress.remaining_seconds(seconds)
         if remaining is not None and present != ENDED:
             yield Reading("job_remaining_seconds", remaining)
         membership = self._membership()
@@ -101,7 +99,8 @@ def _of_state(state: RunState) -> Iterator[Reading]:
         if entry.state:
             value: Any = state
             for name in entry.state.split("."):
-                value = getattr(value, name, None)
+                is_table = isinstance(value, Mapping)
+                value = value.get(name) if is_table else getattr(value, name, None)
             if value is not None:
                 yield Reading(entry.short, value)
 
@@ -115,9 +114,8 @@ def _stage(state: RunState) -> str:
     """Return the label of the present stage: words for a person are a preparation."""
     if state.state in OVER:
         return ENDED
-    if state.progress is None or state.progress.name not in STAGES:
-        return PREPARING
-    return state.progress.name
+    name = state.progress.name
+    return name if name in STAGES else PREPARING
 
 
 def _of_workers(membership: Membership) -> Iterator[Reading]:

@@ -188,8 +188,6 @@ def _brief(loss: float) -> str:
 def bar_facts(state: RunState) -> str:
     """Return the words beside the bar of the present stage."""
     stage = state.progress
-    if stage is None:
-        return ""
     latest = ""
     if stage.epoch is not None:
         latest = f"  {stage.epoch.windows_per_second:,.0f} {state.unit}/s"
@@ -261,9 +259,9 @@ class Terminal:
             case events.EpochEnded():
                 state, _ = self._now()
                 self._display.say(epoch_line(event, state))
-            case events.StoppedEarly(stage, epoch):
+            case events.StoppedEarly():
                 self._close()
-                self._display.say(f"{stage}: stopped early after epoch {epoch}: {event.why()}")
+                self._display.say(event.line())
             case events.FiguresComputed("test", figures, epoch=epoch):
                 self._close()
                 state, _ = self._now()
@@ -273,8 +271,8 @@ class Terminal:
 
     def _contents(self) -> BarShown:
         state, seconds = self._now()
-        pace = Pace() if state.progress is None else state.progress.pace
-        return BarShown(pace.done, bar_facts(state), pace.remaining_seconds(seconds))
+        progress = state.progress
+        return BarShown(progress.done, bar_facts(state), progress.remaining_seconds(seconds))
 
     def _close(self) -> None:
         if self._bar is not None:

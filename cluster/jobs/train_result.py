@@ -23,7 +23,7 @@ from cluster.apps.copy import RECORD, own_app
 from cluster.apps.networks import network_of
 from cluster.jobs.busy import BusyMeter, latest_calibration
 from cluster.jobs.checkpointing import Counts
-from cluster.jobs.fit import Fit
+from cluster.jobs.fit import Fit, FitFacts
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.run_logs import ChaosLog
 from core.data import Dataset
@@ -130,11 +130,8 @@ class TrainReport:
     def describe(self) -> dict[str, Any]:
         """Return what a training adds to the result of any job."""
         job = self.inventory.jobs.train
-        if self.fits:
-            chosen = self.fits[0]
-        else:
-            chosen = None
-        described_fit = self.used or chosen
+        chosen = self.fits[0] if self.fits else FitFacts()
+        fit = self.used or chosen
         counts = self.counts
         return {
             "mode": job.mode,
@@ -148,12 +145,12 @@ class TrainReport:
             "settings": job.model_dump(mode="json", by_alias=True),
             "slots": asdict(self.slots) if self.slots else None,
             "arithmetic": asdict(self.arithmetic) if self.arithmetic else None,
-            "epochs_done": described_fit.epochs_done if described_fit else 0,
+            "epochs_done": fit.epochs_done,
             "refit": self.refitted,
             "final": describe_figures(self.final),
             "selected": {
-                "epoch": chosen.epoch if chosen else None,
-                **describe_figures(chosen.selected if chosen else None),
+                "epoch": chosen.epoch if self.fits else None,
+                **describe_figures(chosen.selected),
             },
             "stopped_early": self._stopped_early(),
             "by_group": self.by_group,
@@ -170,15 +167,8 @@ class TrainReport:
             "resumptions": self.before.resumptions,
             "chaos": self.chaos.describe() if self.chaos else None,
             "wire": self.wire.describe(),
-            "throughput": (
-                described_fit.throughput()
-                if described_fit
-                else dict.fromkeys(("windows_per_second", "step_seconds_p50"))
-            ),
-            "staleness": {
-                "mean": described_fit.staleness.mean() if described_fit else None,
-                "maximum": described_fit.staleness.maximum if described_fit else None,
-            },
+            "throughput": fit.throughput(),
+            "staleness": {"mean": fit.staleness.mean(), "maximum": fit.staleness.maximum},
             "calibration": latest_calibration(Path(self.inventory.runs), self.inventory.cluster),
             "busy": self.busy.describe() if self.busy else None,
             "same_bits": self.same_bits,
@@ -188,10 +178,9 @@ class TrainReport:
     def _stopped_early(self) -> dict[str, int] | None:
         job = self.inventory.jobs.train
         early = job.early_stopping
-        chosen = self.fits[0] if self.fits else None
-        if early is None or chosen is None or not chosen.stopped(early, job.epochs):
+        if early is None or not self.fits or not self.fits[0].stopped(early, job.epochs):
             return None
-        return {"epoch": chosen.epochs_done, "patience": early.patience}
+        return {"epoch": self.fits[0].epochs_done, "patience": early.patience}
 
 
 def describe_figures(figures: Figures | None) -> dict[str, Any]:

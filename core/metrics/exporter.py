@@ -5,6 +5,7 @@ Their port also takes a process's actions (`core.control`).
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -66,14 +67,13 @@ def serve(
             )  # a scrape counts once its answer is sent
 
     routes = Routes({"/metrics": exported, "/ready": readiness}, actions, rules)
-    if cost is None:
-        return Exporter(Server(host, port, routes, "the metrics port"), scrapes)
+    cost = cost or Cost()
     server = Server(
         host,
         port,
         routes,
         "the metrics port",
-        turned=lambda: cost.so_far("exporter"),
+        turned=partial(cost.so_far, "exporter"),
         computed=cost.add,
     )
     return Exporter(server, scrapes)

@@ -10,8 +10,8 @@ import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry
 
@@ -27,25 +27,25 @@ TCP_INFO_FIELDS = struct.Struct("=120xQQII")
 120 to 144 in include/uapi/linux/tcp.h since Linux 4.2; the structure only ever grows at its end."""
 
 
-@dataclass(frozen=True)
-class Traffic:
+class Traffic(NamedTuple):
     """Payload bytes, without headers, and TCP segments.
 
     Sent bytes count once acknowledged; segments include bare acknowledgements.
     """
 
-    received_bytes: int = 0
     sent_bytes: int = 0
-    received_packets: int = 0
+    received_bytes: int = 0
     sent_packets: int = 0
+    received_packets: int = 0
 
-    def __add__(self, other: "Traffic") -> "Traffic":
-        return Traffic(
-            self.received_bytes + other.received_bytes,
-            self.sent_bytes + other.sent_bytes,
-            self.received_packets + other.received_packets,
-            self.sent_packets + other.sent_packets,
-        )
+
+TRAFFIC = (
+    "network_transmit_bytes_total",
+    "network_receive_bytes_total",
+    "network_transmit_packets_total",
+    "network_receive_packets_total",
+)
+"""The metrics of each field."""
 
 
 def of_connection(connection: socket.socket) -> Traffic:
@@ -59,8 +59,11 @@ def of_connection(connection: socket.socket) -> Traffic:
             f"TCP_INFO has {len(raw)} bytes, expected {TCP_INFO_FIELDS.size}: Linux 4.2 or newer is"
             " needed"
         )
-    acknowledged, received, segments_out, segments_in = TCP_INFO_FIELDS.unpack(raw)
-    return Traffic(received, acknowledged, segments_in, segments_out)
+    return Traffic(*TCP_INFO_FIELDS.unpack(raw))
+
+
+def _sum(traffic: Iterable[Traffic]) -> Traffic:
+    return Traffic(*map(sum, zip(*traffic, strict=True)))
 
 
 class TrafficMeter:
@@ -86,10 +89,10 @@ class TrafficMeter:
         """The traffic until now."""
         with self._lock:
             connections = dict(self._connections())
-            for inode in self._open.keys() - connections.keys():
-                self._closed += self._open[inode]
+            ended = [self._open[inode] for inode in self._open.keys() - connections.keys()]
+            self._closed = _sum([self._closed, *ended])
             self._open = connections
-            return sum(connections.values(), self._closed)
+            return _sum([self._closed, *connections.values()])
 
     def close(self) -> None:
         """End the sampling thread."""
@@ -98,11 +101,7 @@ class TrafficMeter:
 
     def read(self) -> Iterator[Reading]:
         """Bytes and packets, received and sent."""
-        total = self.total()
-        yield Reading("network_receive_bytes_total", total.received_bytes)
-        yield Reading("network_transmit_bytes_total", total.sent_bytes)
-        yield Reading("network_receive_packets_total", total.received_packets)
-        yield Reading("network_transmit_packets_total", total.sent_packets)
+        yield from map(Reading, TRAFFIC, self.total())
 
     def _watch(self) -> None:
         while not self._stop.wait(SAMPLE_SECONDS):

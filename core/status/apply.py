@@ -20,8 +20,6 @@ from core.status.parts import Seen
 from core.status.records import (
     COORDINATOR,
     UP,
-    LatestReport,
-    Pace,
     PresentStage,
     RoleRecord,
     Training,
@@ -33,6 +31,8 @@ from core.status.state import (
     SampleSums,
     after_role_event,
     after_steps,
+    each_role,
+    sampled,
     with_counts,
     without_coordinator,
 )
@@ -79,14 +79,14 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
         return after_role_event(state, event, seconds)
     match event:
         case events.StageBegan(name, total, unit):
-            began = replace(state, progress=PresentStage(name, unit, Pace(total)))
+            began = replace(state, progress=PresentStage(total, stage=name, unit=unit))
             if name == "pi":
                 return replace(began, drawing_since=seconds)
             return began
         case events.Advanced(done):
-            return _at_stage(state, pace=_pace(state).advanced(done, seconds))
+            return replace(state, progress=state.progress.advanced(done, seconds))
         case events.Validating(begins):
-            return _at_stage(state, validating=begins)
+            return replace(state, progress=replace(state.progress, validating=begins))
         case events.PointsDrawn():
             worker = f"worker:{event.task}"
             state = after_steps(state, worker, event.samples, [event.round_trip_seconds])
@@ -112,7 +112,7 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
         case SampleView():
             samples = state.samples.with_one(event)
             state = replace(state, samples=samples, sums=SampleSums(seconds))
-            return _each_role(state, lambda role: {"sampled_windows": role.windows})
+            return each_role(state, sampled)
         case _:
             return _between_coordinators(state, event, seconds)
 
@@ -141,24 +141,6 @@ def _between_coordinators(
     assert_never(event)
 
 
-def _each_role(state: RunState, changes: Any) -> RunState:
-    """Return the state with what `changes(role)` says of each role."""
-    changed = {task: replace(role, **changes(role)) for task, role in state.roles.items()}
-    return replace(state, roles=changed)
-
-
-def _pace(state: RunState) -> Pace:
-    if state.progress is None:
-        return Pace()
-    return state.progress.pace
-
-
-def _at_stage(state: RunState, **changes: Any) -> RunState:
-    if state.progress is None:
-        return state
-    return replace(state, progress=replace(state.progress, **changes))
-
-
 def _worked_on(state: RunState, work: Iterable[Stamped]) -> RunState:
     """Return the state after steps and updates.
 
@@ -171,7 +153,7 @@ def _worked_on(state: RunState, work: Iterable[Stamped]) -> RunState:
     step_parts = list[Mapping[str, float]]()
     stale = list[float]()
     losses = list[float]()
-    pace = _pace(state)
+    progress = state.progress
     latest: events.Updated | None = None
     for seconds, event in work:
         if isinstance(event, events.Stepped):
@@ -181,7 +163,7 @@ def _worked_on(state: RunState, work: Iterable[Stamped]) -> RunState:
                 step_parts.append(event.part_seconds)
             stale.append(event.staleness)
         elif isinstance(event, events.Updated):
-            pace = pace.advanced(event.done, seconds)
+            progress = progress.advanced(event.done, seconds)
             latest = event
             if isfinite(event.loss):
                 losses.append(event.loss)
@@ -197,17 +179,16 @@ def _worked_on(state: RunState, work: Iterable[Stamped]) -> RunState:
     )
     if training is not None:
         training = training.after_steps(step_parts, stale, latest)
-    state = replace(state, sums=sums, training=training)
-    if latest is None:
-        return state
-    return _at_stage(state, pace=pace, loss=latest.loss)
+    if latest is not None:
+        progress = replace(progress, loss=latest.loss)
+    return replace(state, sums=sums, training=training, progress=progress)
 
 
 def _trained(state: RunState, event: TrainingEvent, seconds: float) -> RunState:
     if isinstance(event, events.Restored):
         state = replace(state, lines=tuple(_surviving(state.lines, event)))
     if isinstance(event, events.EpochEnded):
-        state = _at_stage(state, epoch=event)
+        state = replace(state, progress=replace(state.progress, epoch=event))
     if state.training is None:
         return state
     return replace(state, training=state.training.after_event(event, seconds))
@@ -257,7 +238,7 @@ def _began(state: RunState, event: events.Began) -> RunState:
 def _resumed(state: RunState, last: float) -> RunState:
     training = state.training
     if training is not None:
-        training = replace(training, latest=LatestReport())
+        training = replace(training, latest={})
     return replace(
         without_coordinator(state, last),
         state="running",
@@ -274,7 +255,7 @@ def _ended(state: RunState, event: events.Ended, seconds: float) -> RunState:
         return {"work": None, "windows_per_second": mean(rate for rate in rates if rate > 0)}
 
     return replace(
-        _each_role(state, at_rest),
+        each_role(state, at_rest),
         state=event.state,
         reason=event.reason,
         ended_seconds=seconds,
@@ -285,11 +266,10 @@ def _ended(state: RunState, event: events.Ended, seconds: float) -> RunState:
 def _counted(state: RunState, event: events.Counted) -> RunState:
     progress = state.progress
     if (present := event.progress) is not None:
-        progress = PresentStage(present.stage, present.unit, Pace(present.total, present.done))
+        progress = PresentStage(**vars(present))
     interval = max(state.samples.interval_seconds, event.interval_seconds)
     state = replace(
-        state,
-        roles=dict(with_counts(state.roles, event.roles)),
+        with_counts(state, event.roles),
         progress=progress,
         nodes=tuple(
             replace(node, processor=event.processors.get(node.name)) for node in state.nodes

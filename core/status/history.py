@@ -221,10 +221,9 @@ class HistoryFile:
 def sums_of_state(state: RunState) -> events.Counted:
     """The event that stands for all that is only a number now."""
     training = state.training
-    progress = state.progress
     return events.Counted(
         interval_seconds=state.samples.interval_seconds,
-        progress=None if progress is None else replace(progress, validating=False).view(),
+        progress=replace(state.progress, validating=False).view(),
         roles={
             role.task: RoleCount(
                 role.windows, role.departures, role.median_seconds(), role.memory_bytes

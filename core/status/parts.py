@@ -6,11 +6,11 @@ many there are counts and the most frequent mistakes.
 
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from heapq import nlargest
 from math import isfinite, isnan, nan
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AwareDatetime, Field
 
@@ -240,21 +240,35 @@ class RoleCount:
 
 
 @dataclass(frozen=True)
-class TrainCount:
-    """The counters of a training."""
+class TrainFigures:
+    """The counters of a training that the picture shows."""
 
     epoch: Count = 0
+    """Epochs that are finished."""
     planned_epochs: Count = 0
+    """Epochs of a fit."""
     learning_rate: Number | None = None
+    """The learning rate of the latest update."""
+    updates_applied: Count | None = None
+    """Updates in the whole surviving history."""
+    duplicates_dropped: Count | None = None
+    """Updates that came twice and counted once."""
+    rolled_back: Count = 0
+    """Updates that were lost with a process and ran again."""
+    resumptions: Count = 0
+    """Times that another coordinator resumed the run."""
+    checkpoints: Count = 0
+    """Checkpoints that were written."""
+
+
+@dataclass(frozen=True)
+class TrainCount(TrainFigures):
+    """The counters of a training."""
+
     part_seconds: Mapping[Name, Seconds] = field(default_factory=dict)
     pulled_bytes: Count = 0
     pushed_bytes: Count = 0
     counted_steps: Count = 0
-    updates_applied: Count | None = None
-    duplicates_dropped: Count | None = None
-    rolled_back: Count = 0
-    resumptions: Count = 0
-    checkpoints: Count = 0
     staleness: StalenessCount = StalenessCount()
 
     @property
@@ -350,3 +364,8 @@ def mix_ups_of(labels: Sequence[str], rows: Sequence[Sequence[int]]) -> tuple[Mi
         MixUp(labels[-true][:LONGEST_LABEL], labels[-predicted][:LONGEST_LABEL], examples)
         for examples, true, predicted in nlargest(MOST_MIX_UPS, mistakes)
     )
+
+
+def shared(kind: type[Any], source: object) -> dict[str, Any]:
+    """Return the fields of this data class, as `source` has them."""
+    return {field.name: getattr(source, field.name) for field in fields(kind)}

@@ -26,7 +26,7 @@ LOG = "coordinator.log"
 TOLD: Mapping[str, Any] = yaml.safe_load(
     Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
 )
-"""What a result tells: see there."""
+"""What a result says: see there."""
 KNOWN = {"cluster": "unknown", "nodes": (), "mode": "unknown", "model": "unknown", "stage": "train"}
 """What a result need not say."""
 BEGINNING = (events.Began, events.Opened, events.Estimated)
@@ -56,7 +56,7 @@ def read_with_result(folder: Path) -> tuple[RunView, Mapping[str, Any]]:
 
 
 def _read_run(folder: Path, result: dict[str, Any] | None) -> tuple[RunView, Mapping[str, Any]]:
-    """A history that has its end is whole; the result tells what another one lacks."""
+    """A history that has its end is whole; the result says what another one lacks."""
     history = list(read_events(folder))
     state = RunState()
     begun = any(isinstance(event, events.Began) for _, event in history)

@@ -5,47 +5,32 @@ Pure: nothing is changed in place.
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, assert_never
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
 
 from core.status import events
 from core.status.events import Event
-from core.status.parts import PARTS, STALENESS_BOUNDS, TrainCount, figure_text
+from core.status.parts import PARTS, STALENESS_BOUNDS, TrainCount, TrainFigures, figure_text, shared
 from core.status.thinning import StampedEpoch, with_epoch
 from core.status.training_events import (
     BatchesCut,
     CheckpointWritten,
-    Diverged,
     EpochEnded,
-    Planned,
     Restored,
     StoppedEarly,
-    TrafficCounted,
     TrainingEvent,
     Updated,
-    UpdatesCounted,
 )
 from core.status.view import EpochView, ProgressView, RoleView, StalenessView, TrainView
 
 LATEST_PARTS = 256
-
-
-@dataclass(frozen=True)
-class LatestReport:
-    """What this coordinator reported last; the one that resumes its training begins without."""
-
-    finite: bool = True
-    """Whether the training has not diverged."""
-    loss: float | None = None
-    """The loss of the latest update."""
-    windows_per_second: float | None = None
-    """The speed at the latest update, or over the epoch that ended after it."""
-    seconds_left: float | None = None
-    """Time left after the latest epoch."""
-    checkpoint_bytes: int | None = None
-    """The size of the latest checkpoint."""
-    duplicates_before: int | None = None
-    """Those of earlier coordinators."""
+FIGURES: Mapping[str, Mapping[str, Mapping[str, str]]] = yaml.safe_load(
+    Path(__file__).with_name("figures.yaml").read_text(encoding="utf-8")
+)
+"""What each event sets of a training: see there."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +48,25 @@ class Training:
     """Seconds of the parts of this coordinator's latest steps."""
     count: TrainCount = field(default_factory=TrainCount)
     stopped: tuple[float, StoppedEarly] | None = None
-    latest: LatestReport = field(default_factory=LatestReport)
+    latest: Mapping[str, Any] = field(default_factory=dict)
+    """What this coordinator reported last; the one that resumes its training begins without."""
 
-    def with_counts(self, **counts: Any) -> "Training":
-        """Return the training with these counters."""
-        return replace(self, count=replace(self.count, **counts))
-
-    def with_report(self, **figures: Any) -> "Training":
-        """Return the training with these latest figures."""
-        return replace(self, latest=replace(self.latest, **figures))
+    def counted(self, event: Event) -> "Training":
+        """Return the training with what `figures.yaml` says that the event sets of it."""
+        rows = FIGURES.get(type(event).__name__, {})
+        set_by = {
+            verb: {figure: getattr(event, field) for figure, field in row.items()}
+            for verb, row in rows.items()
+        }
+        sums = {
+            figure: getattr(self.count, figure) + more
+            for figure, more in set_by.get("added", {}).items()
+        }
+        return replace(
+            self,
+            count=replace(self.count, **set_by.get("count", {}), **sums),
+            latest={**set_by.get("first", {}), **self.latest, **set_by.get("latest", {})},
+        )
 
     def after_steps(
         self,
@@ -80,13 +75,10 @@ class Training:
         latest: Updated | None,
     ) -> "Training":
         """Return the training after steps and updates, the last of which is `latest`."""
-        training = self.with_counts(staleness=self.count.staleness.added(staleness))
-        training = replace(training, step_parts=(*self.step_parts, *step_parts)[-LATEST_PARTS:])
-        if latest is None:
-            return training
-        return training.with_counts(learning_rate=latest.rate).with_report(
-            loss=latest.loss, windows_per_second=latest.windows_per_second
-        )
+        count = replace(self.count, staleness=self.count.staleness.added(staleness))
+        parts = (*self.step_parts, *step_parts)[-LATEST_PARTS:]
+        training = replace(self, count=count, step_parts=parts)
+        return training if latest is None else training.counted(latest)
 
     def restored(self, checkpoint: Restored) -> "Training":
         """Return the training without the epochs behind the checkpoint: they never happened."""
@@ -98,53 +90,31 @@ class Training:
 
     def after_event(self, event: TrainingEvent, seconds: float) -> "Training":
         """Return the training after `event`, which happened at this second of the run."""
-        count = self.count
+        training = self.counted(event)
         match event:
             case BatchesCut(slots):
-                return replace(self, slots=slots)
-            case Planned(planned, done, rate):
-                planned_so = self.with_counts(
-                    planned_epochs=planned, epoch=done, learning_rate=rate
-                )
-                return planned_so.with_report(finite=True)
+                return replace(training, slots=slots)
             case EpochEnded():
-                ended = replace(self, epochs=with_epoch(self.epochs, (seconds, event)))
-                return ended.with_counts(epoch=event.epoch).with_report(
-                    windows_per_second=event.windows_per_second, seconds_left=event.seconds_left
-                )
+                return replace(training, epochs=with_epoch(self.epochs, (seconds, event)))
             case StoppedEarly():
-                return replace(self, stopped=(seconds, event))
-            case UpdatesCounted(applied, dropped, rolled_back, resumptions):
-                if self.latest.duplicates_before is None:
-                    counted = self.with_report(duplicates_before=dropped)
-                else:
-                    counted = self
-                return counted.with_counts(
-                    updates_applied=applied,
-                    duplicates_dropped=dropped,
-                    rolled_back=rolled_back,
-                    resumptions=resumptions,
-                )
-            case TrafficCounted(sent, received, steps):
-                # What a parameter server sends is what others pull.
-                return self.with_counts(
-                    pulled_bytes=count.pulled_bytes + sent,
-                    pushed_bytes=count.pushed_bytes + received,
-                    counted_steps=count.counted_steps + steps,
-                )
-            case CheckpointWritten(size_bytes=size):
-                written = self.with_counts(checkpoints=count.checkpoints + 1)
-                return written.with_report(checkpoint_bytes=size)
-            case Diverged():
-                return self.with_report(finite=False)
+                return replace(training, stopped=(seconds, event))
+            case CheckpointWritten():
+                written = replace(training.count, checkpoints=self.count.checkpoints + 1)
+                return replace(training, count=written)
             case Restored():
                 return self.restored(event)
-        assert_never(event)
+        return training
 
     @property
-    def duplicates_since_resumed(self) -> int | None:
+    def finite(self) -> bool:
+        """Return whether it has not diverged."""
+        return "diverged" not in self.latest
+
+    @property
+    def duplicates_since_resumed(self) -> float | None:
         """Return the updates that came twice since this coordinator began to count."""
-        before, dropped = self.latest.duplicates_before, self.count.duplicates_dropped
+        before = self.latest.get("duplicates_before")
+        dropped = self.count.duplicates_dropped
         return None if before is None or dropped is None else dropped - before
 
     def part_seconds(self) -> Mapping[str, float]:
@@ -159,37 +129,27 @@ class Training:
     def view(self) -> TrainView:
         """The entry of the picture."""
         count = self.count
-        steps = self.count.counted_steps
-        stale = self.count.staleness
-        average = stale.mean()
-        if average is None:
-            staleness = None
-        else:
+        steps = count.counted_steps
+        stale = count.staleness
+        staleness = None
+        if (average := stale.mean()) is not None:
             staleness = StalenessView(STALENESS_BOUNDS, stale.counts, average, stale.maximum)
         return TrainView(
-            self.mode,
-            self.model,
-            self.parameters,
-            count.epoch,
-            count.planned_epochs,
-            count.learning_rate,
-            dict(self.part_seconds()),
-            tuple(epoch_view(*epoch) for epoch in self.epochs),
-            staleness,
-            count.pulled_bytes / steps if steps else None,
-            count.pushed_bytes / steps if steps else None,
-            count.updates_applied,
-            count.duplicates_dropped,
-            count.rolled_back,
-            count.resumptions,
-            count.checkpoints,
-            None if self.stopped is None else self.stopped[1].why(),
+            **shared(TrainFigures, count),
+            mode=self.mode,
+            model=self.model,
+            parameters=self.parameters,
+            step_parts_seconds=dict(self.part_seconds()),
+            epochs=tuple(epoch_view(*epoch) for epoch in self.epochs),
+            staleness=staleness,
+            pull_bytes_per_step=count.pulled_bytes / steps if steps else None,
+            push_bytes_per_step=count.pushed_bytes / steps if steps else None,
+            stopped_early=None if self.stopped is None else self.stopped[1].why(),
         )
 
 
 def epoch_view(seconds: float, event: EpochEnded) -> EpochView:
     """The entry of the picture for an epoch that ended at this second."""
-    of = event.validation
     view = EpochView(
         event.stage,
         event.epoch,
@@ -199,17 +159,10 @@ def epoch_view(seconds: float, event: EpochEnded) -> EpochView:
         event.windows_per_second,
         seconds,
     )
-    if of is None:
+    if event.validation is None:
         return view
-    return replace(
-        view,
-        validation_loss=of.loss,
-        validation_accuracy=of.accuracy,
-        validation_f1_macro=of.f1_macro,
-        validation_others=dict(of.others),
-        validation_precision_macro=of.precision_macro,
-        validation_recall_macro=of.recall_macro,
-    )
+    found = {f"validation_{name}": value for name, value in vars(event.validation).items()}
+    return replace(view, **{name: found[name] for name in found.keys() & vars(view).keys()})
 
 
 LATEST_STEPS = 65
@@ -238,14 +191,14 @@ class RoleRecord(RoleView):
     marks: tuple[tuple[float, int], ...] = ()
     """Windows at times within the latest RATE_SECONDS."""
 
-    def marked(self, seconds: float) -> "RoleRecord":
-        """The role after a look at its windows."""
+    def marks_at(self, seconds: float) -> tuple[tuple[float, int], ...]:
+        """Return the marks after a look at its windows."""
         marks = (
             *(self.marks if self.windows else ()),
             (seconds, self.windows),
         )  # before its first window it waited
         late = sum(at <= seconds - RATE_SECONDS for at, _ in marks[1:-1])
-        return replace(self, marks=marks[late:])
+        return marks[late:]
 
     def rate(self) -> float | None:
         """Windows per second lately; None if that is unknown."""
@@ -265,10 +218,8 @@ class RoleRecord(RoleView):
 
     def view(self) -> RoleView:
         """The entry of the picture."""
-        values = {field.name: getattr(self, field.name) for field in fields(RoleView)}
-        return RoleView(
-            **{**values, "windows_per_second": self.rate(), "step_seconds": self.median_seconds()}
-        )
+        speeds = {"windows_per_second": self.rate(), "step_seconds": self.median_seconds()}
+        return RoleView(**{**shared(RoleView, self), **speeds})
 
 
 VALIDATION = "validation"
@@ -286,11 +237,11 @@ class Pace:
     first_done: int | None = None
     first_seconds: float = 0.0
 
-    def advanced(self, done: int, seconds: float) -> "Pace":
+    def advanced(self, done: int, seconds: float) -> Self:
         """Return the pace with `done` units done."""
         if self.first_done is None:
-            return Pace(self.total, done, done, seconds)
-        return Pace(self.total, done, self.first_done, self.first_seconds)
+            return replace(self, done=done, first_done=done, first_seconds=seconds)
+        return replace(self, done=done)
 
     def ratio(self) -> float:
         """Return the share that is done, from 0 to 1; 0 where the total is unknown."""
@@ -307,12 +258,11 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class PresentStage:
-    """What the run does at present, and how far that is."""
+class PresentStage(Pace):
+    """What the run does at present, and how far that is; without a name there was no stage yet."""
 
-    stage: str
-    unit: str
-    pace: Pace
+    stage: str = ""
+    unit: str = ""
     validating: bool = False
     loss: float | None = None
     """The loss of its latest update."""
@@ -326,9 +276,11 @@ class PresentStage:
             return VALIDATION
         return self.stage
 
-    def view(self) -> ProgressView:
+    def view(self) -> ProgressView | None:
         """Return the entry of the picture."""
-        return ProgressView(self.name, self.pace.done, self.pace.total, self.unit)
+        if not self.stage:
+            return None
+        return ProgressView(self.name, self.done, self.total, self.unit)
 
 
 WORKER_LINES = {
@@ -355,8 +307,8 @@ def line_of(event: Event, seconds: float) -> tuple[str, str] | None:
             else:
                 headline = f", validation {held_out.headline()}"
             return "stage", f"{stage}: epoch {epoch}, loss {figure_text(loss)}{headline}"
-        case events.StoppedEarly(stage, epoch):
-            return "stage", f"{stage}: stopped early after epoch {epoch}: {event.why()}"
+        case events.StoppedEarly():
+            return "stage", event.line()
         case events.CheckpointWritten(taken, size, updates):
             return (
                 "checkpoint",

@@ -3,7 +3,7 @@
 Frozen: `apply` makes the next one of it and of an event.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_never
@@ -82,7 +82,7 @@ class RunState:
     ended_seconds: float | None = None
     training: Training | None = None
     planned_samples: int | None = None
-    progress: PresentStage | None = None
+    progress: PresentStage = field(default_factory=PresentStage)
     drawing_since: float | None = None
     """Time at which the stage of the pi job began."""
     samples: Samples = field(default_factory=Samples)
@@ -116,9 +116,9 @@ class RunState:
         """
         if self.sweep is not None and self.state not in ENDED:
             return self.sweep.remaining_seconds
-        if self.progress is None or self.state in ENDED:
+        if self.state in ENDED or not self.progress.stage:
             return None
-        return self.progress.pace.remaining_seconds(seconds)
+        return self.progress.remaining_seconds(seconds)
 
     def rate(self) -> float | None:
         """Return the windows per second of all roles; None where there are none yet."""
@@ -203,7 +203,7 @@ class RunState:
             elapsed_seconds=elapsed,
             remaining_seconds=self.remaining_seconds(seconds),
             windows_per_second=self.rate(),
-            progress=self.progress.view() if self.progress is not None else None,
+            progress=self.progress.view(),
             nodes=nodes,
             samples=self.samples.series,
             spans=self.spans.all(),
@@ -260,46 +260,54 @@ def after_steps(
     return _changed(state, task, windows=role.windows + windows, latest_seconds=steps)
 
 
+def each_role(state: RunState, changes: Callable[[RoleRecord], Mapping[str, Any]]) -> RunState:
+    """Return the state with what `changes(role)` says of each role."""
+    changed = {task: replace(role, **changes(role)) for task, role in state.roles.items()}
+    return replace(state, roles=changed)
+
+
+def sampled(role: RoleRecord) -> Mapping[str, Any]:
+    """Return what changes in a role when a sample is taken."""
+    return {"sampled_windows": role.windows}
+
+
 def without_coordinator(state: RunState, last: float) -> RunState:
     """Return the state in which nothing is known of the roles since second `last`."""
     spans = state.spans.ended(last)
-    records = dict[str, RoleRecord]()
-    for task, role in state.roles.items():
-        records[task] = replace(
-            role,
-            departures_before=role.departures,
-            state=UP if task == COORDINATOR else UNKNOWN,
-            work=None,
-            windows_per_second=None,
-            marks=(),
-            sampled_windows=role.windows,
-        )
+    for task in state.roles:
         if task.startswith("worker:"):
             spans = spans.entered(task, AWAY, last)
-    return replace(state, roles=records, spans=spans)
+
+    def unknown(role: RoleRecord) -> Mapping[str, Any]:
+        return {
+            **sampled(role),
+            "departures_before": role.departures,
+            "state": UP if role.task == COORDINATOR else UNKNOWN,
+            "work": None,
+            "windows_per_second": None,
+            "marks": (),
+        }
+
+    return each_role(replace(state, spans=spans), unknown)
 
 
-def with_counts(
-    roles: Mapping[str, RoleRecord], counts: Mapping[str, RoleCount]
-) -> Iterator[tuple[str, RoleRecord]]:
-    """Yield each role with what an earlier coordinator had counted of it."""
-    for task, role in roles.items():
-        count = counts.get(task)
+def with_counts(state: RunState, counts: Mapping[str, RoleCount]) -> RunState:
+    """Return the state with what an earlier coordinator had counted of each role."""
+
+    def counted(role: RoleRecord) -> Mapping[str, Any]:
+        count = counts.get(role.task)
         if count is None:
-            yield task, role
-            continue
+            return {}
         steps = () if count.step_seconds is None else (count.step_seconds,)
-        yield (
-            task,
-            replace(
-                role,
-                windows=count.windows,
-                sampled_windows=count.windows,
-                departures=count.departures,
-                memory_bytes=count.memory_bytes,
-                latest_seconds=steps,
-            ),
-        )
+        return {
+            "windows": count.windows,
+            "sampled_windows": count.windows,
+            "departures": count.departures,
+            "memory_bytes": count.memory_bytes,
+            "latest_seconds": steps,
+        }
+
+    return each_role(state, counted)
 
 
 def _changed(state: RunState, task: str, /, **changes: Any) -> RunState:
@@ -310,26 +318,23 @@ def _changed(state: RunState, task: str, /, **changes: Any) -> RunState:
 
 
 def _looked(state: RunState, event: events.Looked, seconds: float) -> RunState:
-    records: dict[str, RoleRecord] = {}
-    for task, role in state.roles.items():
-        worker = event.workers.get(task)
-        if worker is not None:
-            role = replace(role, state=worker.phase, work=worker.work)
-        records[task] = role.marked(seconds)
-    live = state.live
-    sums = state.sums
-    spans = state.spans
+    def seen(role: RoleRecord) -> Mapping[str, Any]:
+        marks = role.marks_at(seconds)
+        worker = event.workers.get(role.task)
+        if worker is None:
+            return {"marks": marks}
+        return {"marks": marks, "state": worker.phase, "work": worker.work}
+
+    state = each_role(state, seen)
     if event.workers:
-        live = live_workers(event.workers)
+        state = replace(state, live=live_workers(event.workers))
     elif state.run and state.training is not None and state.training.alone:
-        live = 1
-        spans = spans.entered(COORDINATOR, WORKING, seconds)
-    if sums.since is None and any(role.windows > role.sampled_windows for role in records.values()):
-        sums = SampleSums(seconds)  # the work so far took an unknown time
-        records = {
-            task: replace(role, sampled_windows=role.windows) for task, role in records.items()
-        }
-    return replace(state, roles=records, live=live, sums=sums, spans=spans)
+        spans = state.spans.entered(COORDINATOR, WORKING, seconds)
+        state = replace(state, live=1, spans=spans)
+    began = any(role.windows > role.sampled_windows for role in state.roles.values())
+    if state.sums.since is None and began:  # the work so far took an unknown time
+        state = each_role(replace(state, sums=SampleSums(seconds)), sampled)
+    return state
 
 
 def _after_answer(state: RunState, event: events.RoleSeen) -> RunState:

@@ -168,17 +168,12 @@ class Spans:
     def entered(self, task: str, state: str, seconds: float) -> "Spans":
         """The task is in this state from now on."""
         before = self.by_task.get(task, ())
-        if before and before[-1].end_seconds is None:
-            if before[-1].state == state:
-                return self
-            before = _ended(before, seconds)
-        if before and (last := before[-1]).state == state and last.end_seconds == seconds:
-            # it was away for no time
-            before = before[:-1]
-            begin = last.begin_seconds
-        else:
-            begin = seconds
-        return self.of(task, (*before, SpanView(task, state, begin, None)))
+        if before and before[-1].end_seconds is None and before[-1].state == state:
+            return self
+        # Where it was away for no time, it goes on.
+        return self.of(
+            task, _joined((*_ended(before, seconds), SpanView(task, state, seconds, None)))
+        )
 
     def of(self, task: str, spans: Sequence[SpanView]) -> "Spans":
         """Return the spans with these of the task."""
@@ -218,11 +213,18 @@ def without_shortest(spans: Sequence[SpanView]) -> tuple[SpanView, ...]:
         replace(spans[place - 1], end_seconds=spans[place].end_seconds),
         *spans[place + 1 :],
     ]
-    joined = remaining_spans[:1]
-    for span in remaining_spans[1:]:
-        last = joined[-1]
-        if last.state == span.state and last.end_seconds == span.begin_seconds:
-            joined[-1] = replace(last, end_seconds=span.end_seconds)
+    return _joined(remaining_spans)
+
+
+def _joined(spans: Sequence[SpanView]) -> tuple[SpanView, ...]:
+    """Return the spans, in which neighbours in one state are one."""
+    joined = list[SpanView]()
+    for span in spans:
+        if joined and (joined[-1].state, joined[-1].end_seconds) == (
+            span.state,
+            span.begin_seconds,
+        ):
+            joined[-1] = replace(joined[-1], end_seconds=span.end_seconds)
         else:
             joined.append(span)
     return tuple(joined)

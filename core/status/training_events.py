@@ -146,6 +146,10 @@ class StoppedEarly:
             f" {self.best_epoch})"
         )
 
+    def line(self) -> str:
+        """Return the line of the event log and of the terminal."""
+        return f"{self.stage}: stopped early after epoch {self.epoch}: {self.why()}"
+
 
 @dataclass(frozen=True)
 class UpdatesCounted:

@@ -14,6 +14,7 @@ from core.status.parts import (
     Name,
     Number,
     Seconds,
+    TrainFigures,
 )
 
 SCHEMA = 1
@@ -207,8 +208,8 @@ class StalenessView:
     """Maximum in updates."""
 
 
-@dataclass(frozen=True)
-class TrainView:
+@dataclass(frozen=True, kw_only=True)
+class TrainView(TrainFigures):
     """What only a training has."""
 
     mode: str
@@ -217,12 +218,6 @@ class TrainView:
     """Name of the network."""
     parameters: int | None
     """Values that are trained."""
-    epoch: int
-    """Epochs that are finished."""
-    planned_epochs: int
-    """Epochs of a fit."""
-    learning_rate: float | None
-    """The learning rate of the latest update."""
     step_parts_seconds: dict[str, float]
     """Mean seconds of the latest steps in `pull`, `compute`, `push` and `wait`."""
     epochs: tuple[EpochView, ...] = ()
@@ -233,16 +228,6 @@ class TrainView:
     """Bytes that the parameter servers sent for a step, as their sockets count them."""
     push_bytes_per_step: float | None = None
     """Bytes that they received for a step."""
-    updates_applied: int | None = None
-    """Updates in the whole surviving history."""
-    duplicates_dropped: int | None = None
-    """Updates that came twice and counted once."""
-    rolled_back: int = 0
-    """Updates that were lost with a process and ran again."""
-    resumptions: int = 0
-    """Times that another coordinator resumed the run."""
-    checkpoints: int = 0
-    """Checkpoints that were written."""
     stopped_early: str | None = None
     """Reason for a fit's early end, e.g. `no better for 5 epochs (best: epoch 7)`."""
 

@@ -60,10 +60,7 @@ class Played:
 
     def work(self, begin: int, end: int, workers: tuple[str, ...] = BOTH) -> None:
         """Ten windows a second and worker, looked at twice a second."""
-        if self.state.progress is not None:
-            done = self.state.progress.pace.done
-        else:
-            done = 0
+        done = self.state.progress.done
         for half in range(2 * begin, 2 * end):
             for task in workers:
                 self.emit(Stepped(int(task[-1]), 5, float(half % 4), 0.5, PARTS), half / 2)
