@@ -51,7 +51,7 @@ class Lease:
 
 
 class Sweep(Protocol):
-    """What a drive asks and tells the sweep whose runs it drives."""
+    """What a drive needs of the sweep whose runs it drives."""
 
     def arguments_of(self, run: RunRecord) -> Sequence[str]:
         """The arguments of the run's training."""
@@ -87,7 +87,7 @@ class Drive:
         self._sweep = sweep
         self.leases: dict[str, Lease] = {}
         self._there_at = time.monotonic()
-        """When a node was there last; infinite once a person was told that none is."""
+        """When a node was there last; infinite once a line has said that none is."""
         self._aside: set[str] = set()
 
     def run(self, asked_to_end: Callable[[], bool]) -> bool:

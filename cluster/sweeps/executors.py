@@ -127,7 +127,7 @@ class RemoteExecutor:
             raise ClusterError(f"{self.name}: its node is lost: {problem}") from None
 
     def close(self) -> None:
-        """Be free; what came of the run is settled."""
+        """Be free, with the files of the run as the sweep wants them."""
         process = self._lead.processes.get(self.name)
         if process is not None:
             process.close()
