@@ -241,9 +241,8 @@ def text_table(record: SweepRecord) -> list[list[str]]:
     """Header and rows for a terminal."""
     rows = [(group, values_of(group)) for group in record.groups]
     keys = _keys(record)
-    names = short_names(keys)
     figures = [name for name in TABLE_FIGURES if any(name in values for _, values in rows)]
-    table = [[*(names[key] for key in keys), "runs", *figures, SECONDS]]
+    table = [[*short_names(keys).values(), "runs", *figures, SECONDS]]
     for group, values in rows:
         settings = [_cell(group.settings.get(key)) for key in keys]
         finished = len(values.get(SECONDS, ()))
