@@ -11,6 +11,7 @@ from signal import Signals
 from typing import Any, Protocol
 
 from cluster.pages.files import RunRecord, SweepRecord
+from cluster.programs.lead import RunningProcess
 from cluster.programs.output import BoundedLog
 from cluster.sweeps.executors import Executor, Places
 from cluster.sweeps.plan import RunExit, Schedule
@@ -35,6 +36,7 @@ class Lease:
 
     run: RunRecord
     executor: Executor
+    process: RunningProcess
     log: BoundedLog
     began: float = field(default_factory=time.monotonic)
     lines: MemberOutput = field(default_factory=MemberOutput)
@@ -51,7 +53,7 @@ class Lease:
 
 
 class Sweep(Protocol):
-    """What a drive asks and tells the sweep whose runs it drives."""
+    """What a drive needs of the sweep whose runs it drives."""
 
     def arguments_of(self, run: RunRecord) -> Sequence[str]:
         """The arguments of the run's training."""
@@ -87,7 +89,7 @@ class Drive:
         self._sweep = sweep
         self.leases: dict[str, Lease] = {}
         self._there_at = time.monotonic()
-        """When a node was there last; infinite once a person was told that none is."""
+        """When a node was there last; infinite once a line has said that none is."""
         self._aside: set[str] = set()
 
     def run(self, asked_to_end: Callable[[], bool]) -> bool:
@@ -156,15 +158,18 @@ class Drive:
         folder = self._folder / RUNS / run.id
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lease = Lease(run, executor, BoundedLog(folder.with_name(f"{run.id}.log")))
+            output = BoundedLog(folder.with_name(f"{run.id}.log"))
         except OSError as problem:
             raise write_refusal(folder, "the folder of the run cannot be made", problem) from None
-        self.leases[executor.name] = lease
         try:
-            executor.begin(run.id, self._sweep.arguments_of(run), folder)
+            process = executor.begin(run.id, self._sweep.arguments_of(run), folder)
         except (ClusterError, OSError) as problem:
-            self._over(lease, RunExit(None, str(problem), lost=not executor.available))
+            executor.close()
+            output.close()
+            ending = RunExit(None, str(problem), lost=not executor.available)
+            self._over(executor.name, self._ended_run(executor.name, run, ending, 0.0), ending)
             return
+        self.leases[executor.name] = Lease(run, executor, process, output)
         log.info("run %s begins on %s", run.id, executor.name)
         self._sweep.changed(self.schedule.record)
 
@@ -172,17 +177,17 @@ class Drive:
         with selectors.DefaultSelector() as selector:
             for lease in self.leases.values():
                 if lease.is_open:
-                    selector.register(lease.executor.running, selectors.EVENT_READ, lease)
+                    selector.register(lease.process, selectors.EVENT_READ, lease)
             for key, _ in selector.select(LOOK_SECONDS):
                 self._read(key.data)
         for lease in list(self.leases.values()):
-            code = lease.executor.running.poll()
+            code = lease.process.poll()
             if code is not None:
                 self._ended(lease, code)
 
     def _read(self, lease: Lease) -> bool:
         """Take what it printed; whether there was something."""
-        piece = lease.executor.running.read_output()
+        piece = lease.process.read_output()
         if piece:
             lease.log.add(piece)
             for message in lease.lines.add(piece):
@@ -198,14 +203,14 @@ class Drive:
         if why and not lease.pruned:
             lease.pruned = why
             lease.ended_by_us = True
-            lease.executor.running.ask(Signals.SIGKILL)
+            lease.process.ask(Signals.SIGKILL)
 
     def _ended(self, lease: Lease, code: int) -> None:
         until = time.monotonic() + LAST_OUTPUT_SECONDS
         while self._read(lease) and time.monotonic() < until:
             pass
         lease.lines.close()
-        self._over(lease, self._ending(lease, code))
+        self._close(lease, self._ending(lease, code))
         if self._sweep.loses_the_cluster(code) and not lease.ended_by_us:
             raise ClusterLost(f"run {lease.run.id}: {lease.lines.last or f'ended with {code}'}")
 
@@ -225,16 +230,22 @@ class Drive:
             hopeless=code == ExitCode.BAD_USAGE,
         )
 
-    def _over(self, lease: Lease, ending: RunExit) -> None:
+    def _close(self, lease: Lease, ending: RunExit) -> None:
         name = lease.executor.name
         seconds = lease.seconds
         self._forget(lease)
         if lease.pruned:
             run = self.schedule.pruned(name, seconds, lease.pruned)
         else:
-            path, _ = result_of(self._folder / RUNS / lease.run.id)
-            folder = None if path is None else str(path.relative_to(self._folder))
-            run = self.schedule.ended(name, ending, seconds, folder)
+            run = self._ended_run(name, lease.run, ending, seconds)
+        self._over(name, run, ending)
+
+    def _ended_run(self, name: str, run: RunRecord, ending: RunExit, seconds: float) -> RunRecord:
+        path, _ = result_of(self._folder / RUNS / run.id)
+        folder = None if path is None else str(path.relative_to(self._folder))
+        return self.schedule.ended(name, ending, seconds, folder)
+
+    def _over(self, name: str, run: RunRecord, ending: RunExit) -> None:
         if ending.lost:
             log.warning(
                 "%s is lost: run %s waits for another; a restarted node runs after --resume",
@@ -252,6 +263,7 @@ class Drive:
 
     def _forget(self, lease: Lease) -> None:
         self.leases.pop(lease.executor.name, None)
+        lease.process.close()
         lease.executor.close()
         lease.log.close()
 
@@ -259,13 +271,13 @@ class Drive:
         """Ask every run to end with a checkpoint, kill those that do not."""
         for lease in self.leases.values():
             lease.ended_by_us = True
-            lease.executor.running.ask(Signals.SIGINT)
+            lease.process.ask(Signals.SIGINT)
         end = time.monotonic() + INTERRUPTED_SECONDS
         while self.leases and time.monotonic() < end:
             self._read_all()
         for lease in list(self.leases.values()):
-            lease.executor.running.ask(Signals.SIGKILL)
-            self._over(lease, RunExit(None, "killed", ended_by_us=True))
+            lease.process.ask(Signals.SIGKILL)
+            self._close(lease, RunExit(None, "killed", ended_by_us=True))
 
 
 def result_of(folder: Path) -> tuple[Path | None, Mapping[str, Any] | None]:

@@ -55,29 +55,18 @@ class LocalExecutor:
         self._mark = mark
         self._placement = placement
         self._further_arguments = further_arguments
-        self._process: ProgramProcess | None = None
 
-    def begin(self, run: str, arguments: Sequence[str], folder: Path) -> None:
+    def begin(self, run: str, arguments: Sequence[str], folder: Path) -> ProgramProcess:
         """Start the process of the run of this id, whose folder here is `folder`."""
         member_arguments = ["--folder", str(folder), "--placement", self._placement, "--"]
         training = [*arguments, *self._further_arguments]
         command = [sys.executable, "-m", MEMBER, *member_arguments, *training]
         environment = environment_of_ours({**os.environ, **token_variables()}, self._mark)
         environment.pop(TOKEN_VARIABLE, None)
-        self._process = ProgramProcess(command, environment, Path.cwd())
-
-    @property
-    def running(self) -> ProgramProcess:
-        """The process of its run. Raises ClusterError where there is none."""
-        if self._process is None:
-            raise ClusterError(f"{self.name}: no run is on")
-        return self._process
+        return ProgramProcess(command, environment, Path.cwd())
 
     def close(self) -> None:
-        """End it, and be free."""
-        if self._process is not None:
-            self._process.close()
-            self._process = None
+        """Be free."""
 
 
 class RemoteExecutor:
@@ -106,31 +95,22 @@ class RemoteExecutor:
         process = self._lead.processes.get(self.name)
         return process is not None and not process.is_lost
 
-    @property
-    def running(self) -> RemoteProcess:
-        """The process of its run. Raises ClusterError where its node is not there."""
-        process = self._lead.processes.get(self.name)
-        if process is None:
-            raise ClusterError(f"{self.name}: its node is not there")
-        return process
-
-    def begin(self, run: str, arguments: Sequence[str], folder: Path) -> None:
+    def begin(self, run: str, arguments: Sequence[str], folder: Path) -> RemoteProcess:
         """Start the run's process; the node gets what is here of the run, if it lacks that."""
         self._folder = folder
         bring_app(self._app, folder)
         training = [*arguments, *self._further_arguments]
+        process = self._lead.processes[self.name]
         try:
-            self.running.bring(run, folder)
-            self.running.begin({}, ["--folder", ".", "--", *training], folder, bytes_back)
+            process.bring(run, folder)
+            process.begin({}, ["--folder", ".", "--", *training], folder, bytes_back)
         except OSError as problem:
-            self.running.hang_up()
+            process.hang_up()
             raise ClusterError(f"{self.name}: its node is lost: {problem}") from None
+        return process
 
     def close(self) -> None:
-        """Be free; what came of the run is settled."""
-        process = self._lead.processes.get(self.name)
-        if process is not None:
-            process.close()
+        """Be free, with the files of the run as the sweep wants them."""
         if self._folder is not None:
             try:
                 settle_app(self._app, self._folder)

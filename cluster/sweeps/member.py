@@ -37,30 +37,18 @@ def main(arguments: Sequence[str]) -> None:
         "--placement", choices=PLACEMENTS, default="node", help="what computes the run"
     )
     parser.add_argument(
-        "words", nargs=argparse.REMAINDER, help="-- and the arguments of `python -m cluster train`"
+        "training", nargs="*", help="-- and the arguments of `python -m cluster train`"
     )
     options = parser.parse_args(arguments)
     folder: Path = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    if options.words[:1] == ["--"]:
-        training_arguments = options.words[1:]
-    else:
-        training_arguments = options.words
-    member_arguments = [
-        "--set",
-        f"runs={json.dumps(str(folder))}",
-        "--member",
-        options.placement,
-        *resumed_in(folder),
+    of_app = environment_here(Path(sys.prefix)) if options.placement == "node" else []
+    command = [
+        *(sys.executable, "-m", "cluster", "train", *options.training),
+        *("--set", f"runs={json.dumps(str(folder))}", "--member", options.placement),
+        *(*resumed_in(folder), *of_app),
     ]
-    if options.placement == "node":
-        of_app = environment_here(Path(sys.prefix))
-    else:
-        of_app = []
-    os.execv(
-        sys.executable,
-        [sys.executable, "-m", "cluster", "train", *training_arguments, *member_arguments, *of_app],
-    )
+    os.execv(sys.executable, command)
 
 
 def environment_here(prefix: Path) -> list[str]:

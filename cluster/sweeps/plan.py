@@ -62,16 +62,24 @@ def overrides_of(
     base: Sequence[str], placement: Placement, settings: Mapping[str, Any], seed: int
 ) -> tuple[str, ...]:
     """Return all overrides of one run. `base` is that of `base_overrides`."""
-    if placement == "node":
-        mode = [override(MODE, SINGLE)]
-    else:
-        mode = []
+    mode = [override(MODE, SINGLE)] if placement == "node" else []
     return (
         *base,
         *mode,
         *(override(key, value) for key, value in settings.items()),
         override(SEED, seed),
     )
+
+
+def choices_of(
+    sweep: SweepFile, set_arguments: Sequence[str]
+) -> list[tuple[RunSettings, tuple[str, ...]]]:
+    """Return each setting, and all overrides of its first run; of a search those at its ends."""
+    base = base_overrides(sweep, set_arguments)
+    return [
+        (choice, overrides_of(base, sweep.placement, choice.settings, sweep.seeds[0]))
+        for choice in sweep.choices or corners(sweep)
+    ]
 
 
 def fingerprint(sweep: SweepFile) -> str:
@@ -96,10 +104,8 @@ def refuse_unusable(
     """
     problems = _clashes(sweep, set_arguments)
     if not problems:
-        base = base_overrides(sweep, set_arguments)
         trainings = dict[str, RunSettings]()
-        for choice in sweep.choices or corners(sweep):
-            overrides = overrides_of(base, sweep.placement, choice.settings, sweep.seeds[0])
+        for choice, overrides in choices_of(sweep, set_arguments):
             try:
                 inventory = load(overrides)
             except InventoryError as error:

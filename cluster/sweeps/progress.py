@@ -73,7 +73,10 @@ class Epoch:
     validation: Annotated[Mapping[str, float], BeforeValidator(known_figures)]
 
 
-_MESSAGE: TypeAdapter[Any] = TypeAdapter(Advance | Epoch)
+Message = Advance | Epoch
+"""What a run says to its sweep."""
+_ADVANCE = TypeAdapter(Advance)
+_EPOCH = TypeAdapter(Epoch)
 
 
 class MemberOutput:
@@ -84,7 +87,7 @@ class MemberOutput:
         self.last = ""
         """The last line of other words: what a failed process said."""
 
-    def add(self, piece: bytes) -> list[Advance | Epoch]:
+    def add(self, piece: bytes) -> list[Message]:
         """The messages in what came."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         self._rest = self._rest[-LONGEST_LINE:]
@@ -104,15 +107,15 @@ class MemberOutput:
         self._rest = b""
 
 
-def message_of(line: bytes) -> Advance | Epoch | None:
+def message_of(line: bytes) -> Message | None:
     """The message in one line; None for any other text."""
     if WORD.encode() not in line:
         return None
     try:
-        message: Advance | Epoch = _MESSAGE.validate_python(parsed_json(line)[WORD])
+        content = parsed_json(line)[WORD]
+        return (_EPOCH if "epoch" in content else _ADVANCE).validate_python(content)
     except (ValueError, KeyError, TypeError):
         return None
-    return message
 
 
 def seconds_left(
@@ -238,9 +241,8 @@ def text_table(record: SweepRecord) -> list[list[str]]:
     """Header and rows for a terminal."""
     rows = [(group, values_of(group)) for group in record.groups]
     keys = _keys(record)
-    names = short_names(keys)
     figures = [name for name in TABLE_FIGURES if any(name in values for _, values in rows)]
-    table = [[*(names[key] for key in keys), "runs", *figures, SECONDS]]
+    table = [[*short_names(keys).values(), "runs", *figures, SECONDS]]
     for group, values in rows:
         settings = [_cell(group.settings.get(key)) for key in keys]
         finished = len(values.get(SECONDS, ()))

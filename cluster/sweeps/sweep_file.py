@@ -4,7 +4,6 @@ Every mistake is named at once, with its line and the nearest key.
 """
 
 import math
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -24,7 +23,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from cluster.pages.files import Axis, Placement
 from core.documents import InventoryError, InventoryProblem, printable, suggestion
 from core.documents.section import Section, invalid
-from core.documents.yaml_document import KeyPath, parse
+from core.documents.yaml_document import KeyPath, parse, read_document
 from core.ground import gone
 from core.inventory.sources import Sources, words_of_finding
 
@@ -37,7 +36,6 @@ KINDS = ("grid", "runs", "search")
 
 MOST_RUNS = 2000
 LARGEST_SEED = 2**31 - 1
-MAXIMUM_BYTES = 128 * 1024
 LONGEST_NAME = 63
 _TOO_MANY = f"runs, at most {MOST_RUNS} are possible"
 _DIVIDE = "divide it into several sweeps"
@@ -281,30 +279,13 @@ class SweepFile:
 def read_sweep_file(path: Path) -> SweepFile:
     """Read the file. Raises SweepError, a UsageError, with every problem."""
     file = printable(str(path))
-    example = "name the YAML file of a sweep, e.g. sweeps/example.yaml"
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise _one(file, "not an ordinary file", example)
-        with path.open("rb") as stream:
-            content = stream.read(MAXIMUM_BYTES + 1)
-    except FileNotFoundError:
-        raise _one(file, "no such file", example) from None
-    except (OSError, ValueError) as problem:
-        why = getattr(problem, "strerror", None) or problem
-        raise _one(file, f"cannot be read: {why}", "check the path and its permissions") from None
-    if len(content) > MAXIMUM_BYTES:
-        raise _one(
-            file, f"longer than {MAXIMUM_BYTES} bytes", "name a sweep: this is another kind of file"
+        text = read_document(
+            path, file, "a sweep", "name the YAML file of a sweep, e.g. sweeps/example.yaml"
         )
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
-        raise _one(file, f"not UTF-8 at byte {problem.start}", "save the file as UTF-8") from None
+    except InventoryError as error:
+        raise SweepError(error.problems) from None
     return read_text(text, file, path.stem)
-
-
-def _one(file: str, what: str, remedy: str) -> SweepError:
-    return SweepError([InventoryProblem(file, "", what, remedy)])
 
 
 def read_text(text: str, file: str, name: str = "sweep") -> SweepFile:

@@ -7,17 +7,21 @@ Scalars follow the core schema of YAML 1.2, not PyYAML's 1.1: `no` is a word, `2
 """
 
 import re
+import stat
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from core.documents import InventoryProblem, yaml_words
+from core.documents import InventoryError, InventoryProblem, yaml_words
 
 KeyPath = tuple[str | int, ...]
 """Keys and list positions from the root of the document to a value."""
 
+MAXIMUM_BYTES = 128 * 1024
+"""A thousand nodes fit; a file beyond it is no document of ours."""
 MAXIMUM_DEPTH = 24
 MAXIMUM_VALUES = 20_000
 """Values of a document once its aliases are followed: nine lines of aliases can stand for
@@ -138,6 +142,41 @@ class Document:
                 "remove the tag",
             )
             return None
+
+
+def read_document(path: Path, file: str, kind: str, otherwise: str) -> str:
+    """The text of the file of a document of this `kind`, such as `an inventory`.
+
+    Raises InventoryError, whose remedy is `otherwise` where it is no such file.
+    """
+
+    def refusal(problem: str, remedy: str, line: int | None = None) -> InventoryError:
+        return InventoryError([InventoryProblem(file, "", problem, remedy, line=line)])
+
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait without an end
+            raise refusal("not an ordinary file", otherwise)
+        with path.open("rb") as stream:
+            # Files of /proc have a size of 0 and any content.
+            content = stream.read(MAXIMUM_BYTES + 1)
+    except FileNotFoundError:
+        raise refusal("no such file", otherwise) from None
+    except OSError as error:
+        raise refusal(
+            f"cannot be read: {error.strerror}", "check the path and its permissions"
+        ) from error
+    except ValueError as error:  # a NUL byte in the path
+        raise refusal(f"not a path: {error}", "correct the path") from error
+    if len(content) > MAXIMUM_BYTES:
+        raise refusal(
+            f"longer than {MAXIMUM_BYTES} bytes", f"name {kind}: this is another kind of file"
+        )
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        what = f"not UTF-8 at byte {error.start} (0x{content[error.start]:02x})"
+        raise refusal(what, "save the file as UTF-8", line) from None
 
 
 def parse(text: str, file: str) -> Document:

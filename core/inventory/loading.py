@@ -4,7 +4,6 @@ Where that fails, all problems come at once.
 """
 
 import os
-import stat
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from core.documents import (
     printable,
     suggestion,
 )
-from core.documents.yaml_document import MAXIMUM_DEPTH, KeyPath, parse
+from core.documents.yaml_document import MAXIMUM_DEPTH, KeyPath, parse, read_document
 from core.inventory.addresses import Machine, is_address, this_machine
 from core.inventory.consistency import check, inner, tunnel_problems
 from core.inventory.nodes import Node
@@ -118,10 +117,6 @@ def _position(part: str, items: tuple[Any, ...], where: str) -> int:
         choices = f"0 to {len(items) - 1}"
     remedy = suggestion(part, string_names) or f"choose one of {choices}"
     raise _OverrideError(f"nothing is called {part!r} in {where}", remedy)
-
-
-MAXIMUM_BYTES = 128 * 1024
-"""A thousand nodes fit; a file beyond it is not an inventory."""
 
 
 def load(
@@ -235,42 +230,8 @@ def _inventory(description: InventoryFile, path: Path, links: Mapping[str, str])
 
 
 def _read(path: Path, file: str) -> str:
-    def problem(what: str, remedy: str, line: int | None = None) -> InventoryError:
-        return InventoryError([InventoryProblem(file, "", what, remedy, line=line)])
-
-    try:
-        status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise problem(
-                "a folder, not a file",
-                f"name the file in it, e.g. {file.rstrip('/')}/inventory.yaml",
-            )
-        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait without an end
-            raise problem("not an ordinary file", "write the inventory into a file")
-        with path.open("rb") as stream:
-            content = stream.read(
-                MAXIMUM_BYTES + 1
-            )  # files of /proc have a size of 0 and any content
-    except FileNotFoundError:
-        raise problem(
-            "no such file", "name one with --inventory, or write one with `fab init --local`"
-        ) from None
-    except OSError as error:
-        raise problem(
-            f"cannot be read: {error.strerror}", "check the path and its permissions"
-        ) from error
-    except ValueError as error:  # a NUL byte in the path
-        raise problem(f"not a path: {error}", "correct the path") from error
-    if len(content) > MAXIMUM_BYTES:
-        raise problem(
-            f"longer than {MAXIMUM_BYTES} bytes", "name an inventory: this is another kind of file"
-        )
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise problem(
-            f"not UTF-8 at byte {error.start} (0x{content[error.start]:02x})",
-            "save the file as UTF-8",
-            line,
-        ) from None
+    if os.path.isdir(path):
+        remedy = f"name the file in it, e.g. {file.rstrip('/')}/inventory.yaml"
+        raise InventoryError([InventoryProblem(file, "", "a folder, not a file", remedy)])
+    otherwise = "name one with --inventory, or write one with `fab init --local`"
+    return read_document(path, file, "an inventory", otherwise)

@@ -86,7 +86,7 @@ def say_forecast(
     sweep_file: "SweepFile", opened: "OpenCluster", settled: SweepFlags, *, as_json: bool
 ) -> None:
     """Print what the sweep will take. Raises ClusterError where a node has not the memory."""
-    from cluster.sweeps.plan import base_overrides, corners, overrides_of
+    from cluster.sweeps.plan import choices_of
     from cluster.sweeps.progress import in_words
     from core.inventory import load
     from deploy.commands.apps import memory_of
@@ -94,13 +94,8 @@ def say_forecast(
     from deploy.forecast.sweep import as_json as json_of
     from deploy.forecast.sweep import forecast_of, lines, needs_of
 
-    base = base_overrides(sweep_file, settled.set_)
     path = opened.inventory.path
-    choices = sweep_file.choices or corners(sweep_file)
-    every = [
-        overrides_of(base, sweep_file.placement, choice.settings, sweep_file.seeds[0])
-        for choice in choices
-    ]
+    choices = choices_of(sweep_file, settled.set_)
     why_not = ""
     measured = []
     if opened.has_machines:
@@ -108,11 +103,12 @@ def say_forecast(
     elif sweep_file.placement == "cluster":
         why_not = "runs over all nodes are not begun for an estimate; the first runs will say"
     else:
-        for at in evenly(len(every), MOST_MEASURED):
-            label = in_words(choices[at].settings) or "one run"
+        for at in evenly(len(choices), MOST_MEASURED):
+            choice, overrides = choices[at]
+            label = in_words(choice.settings) or "one run"
             with waiting_for(f"measuring {label} (TensorFlow takes some seconds to load)"):
-                measured.append(measured_run(path.resolve(), every[at], label))
-    inventories = [load(path, overrides, check_interfaces=False) for overrides in every]
+                measured.append(measured_run(path.resolve(), overrides, label))
+    inventories = [load(path, overrides, check_interfaces=False) for _, overrides in choices]
     needs = needs_of(sweep_file, inventories, memory_of(opened), measured)
     forecast = forecast_of(sweep_file, needs, measured, why_not)
     if as_json:

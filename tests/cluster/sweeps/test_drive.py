@@ -11,6 +11,7 @@ import pytest
 
 from cluster.pages.files import RunRecord, SweepRecord
 from cluster.programs.lead import Lead
+from cluster.programs.process import ProgramProcess
 from cluster.sweeps import executors
 from cluster.sweeps.drive import RUNS, ClusterLost, Drive, result_of
 from cluster.sweeps.executors import LocalExecutor, Places, RemoteExecutor
@@ -88,13 +89,13 @@ class Here(Driven):
 
     def kill(self) -> int | None:
         """End the run of the first worker; its pid, None where it has none."""
-        first = self.places.executors[0]
-        assert isinstance(first, LocalExecutor)
-        process = first._process
-        if process is None:
+        assert self.drive is not None
+        lease = self.drive.leases.get(NAMES[0])
+        if lease is None:
             return None
-        process.ask(Signals.SIGKILL)
-        return process.pid
+        assert isinstance(lease.process, ProgramProcess)
+        lease.process.ask(Signals.SIGKILL)
+        return lease.process.pid
 
     def kill_with_checkpoint(self) -> None:
         if self.has_checkpoint("0001"):

@@ -11,7 +11,6 @@ from cluster.sweeps.plan import (
     refuse_unusable,
 )
 from cluster.sweeps.sweep_file import (
-    MAXIMUM_BYTES,
     MOST_RUNS,
     SweepError,
     SweepFile,
@@ -19,6 +18,7 @@ from cluster.sweeps.sweep_file import (
     read_sweep_file,
     read_text,
 )
+from core.documents.yaml_document import MAXIMUM_BYTES
 from core.inventory import load
 from core.inventory.templates import local_inventory
 from deploy.common.project import ROOT

@@ -56,7 +56,13 @@ def test_a_resumed_sweep_trains_what_it_began_with(
     record = json.loads((sweep / "sweep.json").read_text())
     record["runs"][1] |= {"state": "waiting", "final": None, "folder": None}
     (sweep / "sweep.json").write_text(json.dumps(record))
+    plan = json.loads((sweep / "plan.json").read_text())
+    (sweep / "plan.json").write_text(json.dumps({**plan, "fingerprint": "of an earlier version"}))
     (folder / "mine.py").write_text("WIDTH = 16\n")
+    (folder / "s.yaml").write_text(SWEEP.replace("[1, 2]", "[1, 3]"))
+    assert swept("--resume", str(sweep)) == 2
+    assert "s.yaml: has other runs than the sweep in" in capsys.readouterr().err
+    (folder / "s.yaml").write_text(SWEEP)
     assert swept("--resume", str(sweep)) == 0
     assert files_of_app(sweep / "app").digest == digest
     assert f'jobs.train.app="{sweep / "app"}"' in (sweep / "runs" / "0002.log").read_text()

@@ -67,9 +67,11 @@ class Driver:
         return executor
 
     def hear(self, executor: RemoteExecutor) -> None:
-        while executor.running.poll() is None:
-            executor.running.read_output()
-        executor.running.leave(last=False)
+        process = self.lead.processes[executor.name]
+        while process.poll() is None:
+            process.read_output()
+        process.leave(last=False)
+        process.close()
         executor.close()
         self.lead.processes.pop(executor.name)
 
@@ -122,11 +124,11 @@ def test_what_one_node_sent_runs_on_no_other(driver: Driver, tmp_path: Path) -> 
         driver.lead.gather(["worker:1"], lambda: False, 60)
         there = ["--inventory", str(node / "inventory.yaml"), "--set", "jobs.train.mode=single"]
         there += ["--set", f"jobs.train.data.source={tmp_path / 'none'}", "--quiet"]
-        other.begin("0001", there, driver.run)
+        process = other.begin("0001", there, driver.run)
         said = b""
-        while other.running.poll() is None:
-            said += other.running.read_output() or b""
-        code = other.running.poll()
+        while process.poll() is None:
+            said += process.read_output() or b""
+        code = process.poll()
         driver.lead.close(True)
         runner.wait(HANG_SECONDS)
     assert code == 2, said.decode(errors="replace")

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from core.documents import LISTED_PROBLEMS, InventoryError
-from core.documents.yaml_document import parse
+from core.documents.yaml_document import MAXIMUM_BYTES, parse
 from core.inventory import load
-from core.inventory.loading import MAXIMUM_BYTES
 
 HEAD = "schema: 1\ncluster: a\n"
 NODE = f"{HEAD}nodes:\n  - name: x\n    roles: [ps, worker, coordinator]\n"
