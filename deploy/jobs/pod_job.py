@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from core.control.door import raise_limit
+from core.control.role_restart import await_roles, restart_roles
 from core.ground.errors import ClusterError, ExitCode
 from core.ground.files import atomic_write, write_refusal
 from core.ground.locks import FileLock, LockHeldError
@@ -23,7 +24,6 @@ from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, announce, run_to_its_end
 from deploy.jobs.request import RESUMABLE, needs_data, prepare_data, roles_of
-from deploy.jobs.role_restart import await_roles, restart_roles
 
 JOBS = ("train", "cv", "evaluate", "pi")
 HOLDER = ".pod-job"
