@@ -5,11 +5,12 @@ here, proves that it knows its own key, as this then does, and does what it is a
 """
 
 import logging
-import selectors
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from pathlib import Path
 from signal import Signals
 
@@ -225,47 +226,42 @@ class Lead:
         """
         end = time.monotonic() + seconds
         say_at = time.monotonic() + min(SAY_SECONDS, seconds / 2)
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._listener, selectors.EVENT_READ)
-            try:
-                while len(self.processes) < len(names) and not give_up():
-                    missing = ", ".join(name for name in names if name not in self.processes)
-                    if time.monotonic() > say_at:
-                        log.warning(
-                            "waiting for %s to connect, at most %.0f s in all", missing, seconds
-                        )
-                        say_at = float("inf")
-                    if time.monotonic() > end:
-                        raise ClusterError(
-                            f"{missing}: no runner connected within {seconds:.0f} s: is the node"
-                            " up? `fab deploy status` shows it, `journalctl -u 'pscluster-job@*'`"
-                            " there says why"
-                        )
-                    for key, _ in selector.select(0.25):
-                        if key.data is None:
-                            self._accept(selector)
-                        else:
-                            self._greet(selector, key.data, names)
-                    for newcomer in _waiting(selector):
-                        if time.monotonic() > newcomer.until:
-                            newcomer.refuse(selector)
-            finally:
-                for newcomer in _waiting(selector):
-                    newcomer.refuse(selector)
+        newcomers: dict[int, _Newcomer] = {}
+        try:
+            while len(self.processes) < len(names) and not give_up():
+                missing = ", ".join(name for name in names if name not in self.processes)
+                if time.monotonic() > say_at:
+                    log.warning(
+                        "waiting for %s to connect, at most %.0f s in all", missing, seconds
+                    )
+                    say_at = float("inf")
+                if time.monotonic() > end:
+                    raise ClusterError(
+                        f"{missing}: no runner connected within {seconds:.0f} s: is the node"
+                        " up? `fab deploy status` shows it, `journalctl -u 'pscluster-job@*'`"
+                        " there says why"
+                    )
+                ready = wait([self._listener, *newcomers], 0.25)
+                for descriptor, newcomer in [*newcomers.items()]:
+                    is_late = time.monotonic() > newcomer.until
+                    if is_late or (descriptor in ready and not self._waits(newcomer, names)):
+                        newcomers.pop(descriptor).refuse()
+                if self._listener in ready:
+                    self._accept(newcomers)
+        finally:
+            for newcomer in newcomers.values():
+                newcomer.refuse()
         return self.processes
 
-    def _accept(self, selector: selectors.BaseSelector) -> None:
+    def _accept(self, newcomers: "dict[int, _Newcomer]") -> None:
         connection, _ = self._listener.accept()
         keep_alive(connection)
-        waiting = _waiting(selector)
-        if len(waiting) >= MOST_WAITING:  # a runner speaks at once: the oldest is none
-            min(waiting, key=lambda newcomer: newcomer.until).refuse(selector)
-        newcomer = _Newcomer(connection)
-        selector.register(newcomer.channel, selectors.EVENT_READ, newcomer)
+        if len(newcomers) >= MOST_WAITING:  # a runner speaks at once: the oldest is none
+            newcomers.pop(next(iter(newcomers))).refuse()
+        newcomers[connection.fileno()] = _Newcomer(Channel(connection, HELLO_BYTES))
 
-    def _greet(
-        self, selector: selectors.BaseSelector, newcomer: "_Newcomer", names: Sequence[str]
-    ) -> None:
+    def _waits(self, newcomer: "_Newcomer", names: Sequence[str]) -> bool:
+        """Return whether it has yet to say which runner it is; one that did becomes a process."""
         channel = newcomer.channel
         try:
             for kind, content in channel.received():
@@ -285,12 +281,13 @@ class Lead:
                     whole_number(hello, "second_port", 1, 65535),
                 )
                 channel.send(FrameType.PROVEN, {"proof": proof_of_lead(member_key, nonce)})
-                selector.unregister(channel)
                 channel.most_bytes = MOST_BYTES
                 self.processes[name] = RemoteProcess(channel, ports, str(hello.get("whose", "")))
-                return
+                newcomer.is_member = True
+                return False
         except (ProtocolError, OSError):
-            newcomer.refuse(selector)
+            return False
+        return True
 
     def _check_address(self, name: str, address: str) -> None:
         """Raise ProtocolError where another machine than its node has a key; one line reports it.
@@ -318,17 +315,14 @@ class Lead:
         self._listener.close()
 
 
+@dataclass
 class _Newcomer:
     """A connection that has not yet said which runner it is."""
 
-    def __init__(self, peer: socket.socket) -> None:
-        self.channel = Channel(peer, HELLO_BYTES)
-        self.until = time.monotonic() + HELLO_SECONDS
+    channel: Channel
+    until: float = field(default_factory=lambda: time.monotonic() + HELLO_SECONDS)
+    is_member: bool = False
 
-    def refuse(self, selector: selectors.BaseSelector) -> None:
-        selector.unregister(self.channel)
-        self.channel.close()
-
-
-def _waiting(selector: selectors.BaseSelector) -> list[_Newcomer]:
-    return [key.data for key in selector.get_map().values() if key.data is not None]
+    def refuse(self) -> None:
+        if not self.is_member:
+            self.channel.close()

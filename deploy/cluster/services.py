@@ -88,11 +88,6 @@ class ClusterStatus:
         return all(role.state is RoleState.READY for role in self.roles)
 
     @property
-    def settled(self) -> bool:
-        """Whether every role is ready or has failed for good."""
-        return all(role.state in SETTLED for role in self.roles)
-
-    @property
     def summary(self) -> str:
         """`running`, `degraded` or `stopped`."""
         if self.running:
