@@ -63,14 +63,14 @@ class Channel:
 
     def __init__(self, connection: socket.socket, most_bytes: int = MOST_BYTES) -> None:
         """`most_bytes` may change once the other end has proven who it is."""
-        self.connection = connection
+        self.socket = connection
         self.most_bytes = most_bytes
         self._rest = bytearray()
         connection.setblocking(False)
 
     def fileno(self) -> int:
         """Return what a selector waits for."""
-        return self.connection.fileno()
+        return self.socket.fileno()
 
     def received(self) -> Iterator[tuple[FrameType, bytes]]:
         """Yield the frames that are whole now, none where nothing waits.
@@ -78,7 +78,7 @@ class Channel:
         Raises ProtocolError at the connection's end and for what no version sends; OSError.
         """
         try:
-            piece = self.connection.recv(RECEIVE_BYTES)
+            piece = self.socket.recv(RECEIVE_BYTES)
         except BlockingIOError:
             return
         if not piece:
@@ -106,15 +106,15 @@ class Channel:
             data = content
         else:
             data = json.dumps(content).encode()
-        self.connection.settimeout(seconds)
+        self.socket.settimeout(seconds)
         try:
-            self.connection.sendall(HEAD.pack(len(data), kind) + data)
+            self.socket.sendall(HEAD.pack(len(data), kind) + data)
         finally:
-            self.connection.setblocking(False)
+            self.socket.setblocking(False)
 
     def close(self) -> None:
         """Hang up."""
-        self.connection.close()
+        self.socket.close()
 
 
 def key_of_runner(token: str, member: str) -> str:

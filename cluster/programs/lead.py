@@ -269,7 +269,7 @@ class Lead:
                 name = str(hello.get("member"))
                 nonce = str(hello.get("nonce"))
                 member_key = key_of_runner(self._token, name)
-                address = channel.connection.getpeername()[0]
+                address = channel.socket.getpeername()[0]
                 expected = proof_of_runner(member_key, name, nonce, address)
                 if kind is not FrameType.HELLO or not same(str(hello.get("proof")), expected):
                     raise ProtocolError("not a runner of this job")

@@ -134,11 +134,11 @@ class _LeadConnection:
 
         Then there may be another attempt.
         """
-        keep_alive(self._channel.connection)
+        keep_alive(self._channel.socket)
         port, second = two_free(self._task.ports)
         try:
             ports = {"port": port, "second_port": second}
-            hello = greeting(self._channel.connection, self._task.key, self._task.member)
+            hello = greeting(self._channel.socket, self._task.key, self._task.member)
             self._expected_proof = proof_of_lead(self._task.key, hello["nonce"])
             self._channel.send(FrameType.HELLO, {**hello, "whose": self._owner, **ports})
             return self._listen()
