@@ -28,6 +28,7 @@ from core.ground.parcel import room_on_disk
 HEAD = struct.Struct("!IB")
 MOST_BYTES = 1 << 20
 RECEIVE_BYTES = 1 << 16
+SEND_SECONDS = 10.0
 SILENCE_SECONDS = 30
 """A peer that acknowledges nothing for so long is lost: a node without power closes no connection.
 """
@@ -57,16 +58,31 @@ class ProtocolError(Exception):
     """The other end sent what no version of this program sends."""
 
 
-class Frames:
-    """Frames that arrive in pieces."""
+class Channel:
+    """A connection that carries frames, which arrive in pieces."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, connection: socket.socket, most_bytes: int = MOST_BYTES) -> None:
         """`most_bytes` may change once the other end has proven who it is."""
+        self.socket = connection
         self.most_bytes = most_bytes
         self._rest = bytearray()
+        connection.setblocking(False)
 
-    def add(self, piece: bytes) -> Iterator[tuple[FrameType, bytes]]:
-        """The frames that are whole now. Raises ProtocolError."""
+    def fileno(self) -> int:
+        """Return what a selector waits for."""
+        return self.socket.fileno()
+
+    def received(self) -> Iterator[tuple[FrameType, bytes]]:
+        """Yield the frames that are whole now, none where nothing waits.
+
+        Raises ProtocolError at the connection's end and for what no version sends; OSError.
+        """
+        try:
+            piece = self.socket.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        if not piece:
+            raise ProtocolError("it hung up")
         self._rest += piece
         while len(self._rest) >= HEAD.size:
             length, kind = HEAD.unpack_from(self._rest)
@@ -79,14 +95,26 @@ class Frames:
             del self._rest[:end]
             yield FrameType(kind), content
 
+    def send(
+        self,
+        kind: FrameType,
+        content: bytes | dict[str, Any] = b"",
+        seconds: float = SEND_SECONDS,
+    ) -> None:
+        """Send one frame whole, within `seconds`. Raises OSError."""
+        if isinstance(content, bytes):
+            data = content
+        else:
+            data = json.dumps(content).encode()
+        self.socket.settimeout(seconds)
+        try:
+            self.socket.sendall(HEAD.pack(len(data), kind) + data)
+        finally:
+            self.socket.setblocking(False)
 
-def send(connection: socket.socket, kind: FrameType, content: bytes | dict[str, Any] = b"") -> None:
-    """Send one frame whole. Raises OSError."""
-    if isinstance(content, bytes):
-        data = content
-    else:
-        data = json.dumps(content).encode()
-    connection.sendall(HEAD.pack(len(data), kind) + data)
+    def close(self) -> None:
+        """Hang up."""
+        self.socket.close()
 
 
 def key_of_runner(token: str, member: str) -> str:
@@ -245,11 +273,13 @@ SentFiles = dict[str, tuple[int, int]]
 """Size and time of change (ns) of each file that was sent, by path."""
 
 
-def send_files(connection: socket.socket, folder: Path, sent: SentFiles | None = None) -> int:
+def send_files(
+    channel: Channel, folder: Path, sent: SentFiles | None = None, seconds: float = SEND_SECONDS
+) -> int:
     """Send the plain files of `folder`, no links; how many were too many.
 
     With `sent` only those that have changed since they came into it, and no hidden ones, which are
-    half written.
+    half written. Each piece takes at most `seconds`.
     """
     count = 0
     remaining_bytes = MOST_FILE_BYTES
@@ -279,12 +309,12 @@ def send_files(connection: socket.socket, folder: Path, sent: SentFiles | None =
             with content:
                 count = count + 1
                 remaining_bytes = remaining_bytes - size
-                send(connection, FrameType.FILE, {"path": place})
+                channel.send(FrameType.FILE, {"path": place}, seconds)
                 if sent is not None:
                     sent[place] = mark
                 while size > 0 and (piece := content.read(min(MOST_BYTES, size))):
                     size -= len(piece)
-                    send(connection, FrameType.BYTES, piece)
+                    channel.send(FrameType.BYTES, piece, seconds)
     return left_out
 
 

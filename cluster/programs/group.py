@@ -6,7 +6,6 @@ How each ended is said in words and figures. The roles' own processes restart be
 import selectors
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from signal import Signals
 from typing import Any
@@ -14,10 +13,8 @@ from typing import Any
 from cluster.programs.lead import RunningProcess
 from cluster.programs.process import Usage
 from cluster.programs.program import Member
-from core.control.client import NoAnswerError, ask, key_of
-from core.control.own_state import own_token
-from core.control.server import PROCESS_HEADER
-from core.inventory import Inventory, Task
+from core.control.role_restart import request
+from core.inventory import Inventory
 from core.metrics.catalogue import Reading
 
 LOOK_SECONDS = 0.1
@@ -193,27 +190,13 @@ def read_uses(uses: Mapping[str, Usage]) -> Iterator[Reading]:
 ANSWER_SECONDS = 2.0
 
 
-def restart(task: Task, seconds: float) -> None:
-    """Ask the role to end, so that its manager starts it again."""
-    with suppress(NoAnswerError):
-        key = key_of(own_token(), task.name)
-        ask(task.metrics_address, "POST", "/restart", deadline_seconds=seconds, key=key)
-
-
-def process_of(task: Task, seconds: float) -> str:
-    """Return which process a role is; empty where it is not ready."""
-    try:
-        answer = ask(task.metrics_address, "GET", "/ready", deadline_seconds=seconds)
-    except NoAnswerError:
-        return ""
-    if answer.status == 200:
-        return answer.headers.get(PROCESS_HEADER.lower(), "")
-    return ""
-
-
 def server_processes(inventory: Inventory) -> dict[str, str]:
-    """Return which process each parameter server is; empty where it does not say.
+    """Return which process each parameter server is; empty where it is not ready.
 
     Its metrics port names it in a header.
     """
-    return {task.name: process_of(task, ANSWER_SECONDS) for task in inventory.of_role("ps")}
+    processes = {}
+    for task in inventory.of_role("ps"):
+        status, process = request(task.metrics_address, "GET", "/ready", ANSWER_SECONDS)
+        processes[task.name] = process if status == 200 else ""
+    return processes

@@ -10,13 +10,14 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from signal import Signals
 from typing import Any
 
 from cluster.jobs.job_metrics import SELF
 from cluster.jobs.lifecycle import Job, JobContext
-from cluster.jobs.roles import RunAnnouncer, of_all
+from cluster.jobs.roles import RunAnnouncer
 from cluster.jobs.run_folder import SPEAKER, RunFolder
 from cluster.programs.group import (
     ANSWER_SECONDS,
@@ -25,9 +26,7 @@ from cluster.programs.group import (
     describe_part,
     ending_in_words,
     exit_code,
-    process_of,
     read_uses,
-    restart,
     server_processes,
     signal_name,
 )
@@ -44,9 +43,9 @@ from cluster.programs.program import (
     worker_variables,
     workers_of,
 )
+from core.control.role_restart import RestartPatience, restart_roles
 from core.ground.accounts import account_for_roles
 from core.ground.errors import ClusterError, ExitCode
-from core.ground.waiting import until
 from core.inventory import Task
 from core.inventory.templates import free_ports
 from core.logs import say
@@ -152,15 +151,10 @@ class ProgramRun(Job):
             (part.return_code or 0) >= 0 for part in self._members
         ):
             return
-        before = of_all(roles, process_of)
         log.info("restarting the roles: the program has left its variables there")
-        of_all(roles, restart)
-
-        def all_are_new() -> bool:
-            pairs = zip(of_all(roles, process_of), before, strict=True)
-            return all(new and new != old for new, old in pairs)
-
-        until(all_are_new, CLEAR_SECONDS, 0.2)
+        addresses = {task.name: task.metrics_address for task in roles}
+        with suppress(ClusterError):  # those that do not come are the next job's to report
+            restart_roles(addresses, log.info, RestartPatience(CLEAR_SECONDS, CLEAR_SECONDS))
 
     def _leave(self, *, last: bool) -> None:
         """Hang up on the other nodes.

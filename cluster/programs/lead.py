@@ -5,21 +5,20 @@ here, proves that it knows its own key, as this then does, and does what it is a
 """
 
 import logging
-import selectors
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from pathlib import Path
 from signal import Signals
-from typing import Any
 
 from cluster.programs.frames import (
     MOST_BYTES,
     MOST_FILE_BYTES,
-    RECEIVE_BYTES,
+    Channel,
     FileTaker,
-    Frames,
     FrameType,
     ProtocolError,
     frame_object,
@@ -27,7 +26,6 @@ from cluster.programs.frames import (
     key_of_runner,
     proof_of_lead,
     proof_of_runner,
-    send,
     send_files,
     whole_number,
 )
@@ -56,19 +54,15 @@ LOST = -int(Signals.SIGHUP)
 class RemoteProcess:
     """A program's process on another node, with what a `ProgramProcess` has for one here."""
 
-    def __init__(
-        self, connection: socket.socket, ports: tuple[int, int], frames: Frames, owner: str = ""
-    ) -> None:
+    def __init__(self, channel: Channel, ports: tuple[int, int], owner: str = "") -> None:
         """The node has files of `owner`."""
-        self._connection = connection
+        self._channel = channel
         self.ports = ports
         self._owner = owner
-        self._frames = frames
         self._code: int | None = None
         self._used = Usage()
         self._files: FileTaker | None = None
         self._files_are_lost = False
-        connection.setblocking(False)
 
     def begin(
         self,
@@ -86,22 +80,18 @@ class RemoteProcess:
         self._files_are_lost = False
         self._code = None
         self._used = Usage()
-        self._send(FrameType.START, {"variables": dict(variables), "arguments": list(arguments)})
+        order = {"variables": dict(variables), "arguments": list(arguments)}
+        self._channel.send(FrameType.START, order)
 
     def bring(self, owner: str, folder: Path) -> None:
         """Have the files of `owner` there for the next process: its own, or the ones of `folder`.
 
         Raises OSError.
         """
-        self._send(FrameType.WHOSE, {"name": owner})
-        if self._owner == owner:
-            return
-        self._owner = owner
-        self._connection.settimeout(BRING_SECONDS)
-        try:
-            send_files(self._connection, folder)
-        finally:
-            self._connection.setblocking(False)
+        self._channel.send(FrameType.WHOSE, {"name": owner})
+        if self._owner != owner:
+            self._owner = owner
+            send_files(self._channel, folder, seconds=BRING_SECONDS)
 
     @property
     def is_lost(self) -> bool:
@@ -110,28 +100,20 @@ class RemoteProcess:
 
     def fileno(self) -> int:
         """Return what a selector waits for."""
-        return self._connection.fileno()
+        return self._channel.fileno()
 
     def read_output(self) -> bytes | None:
         """Return what it printed since; None where nothing waits, no bytes at the end."""
-        try:
-            piece = self._connection.recv(RECEIVE_BYTES)
-        except BlockingIOError:
-            return None
-        except OSError:
-            piece = b""
-        if not piece:
-            return self._hung_up()
         output = bytearray()
         try:
-            for kind, content in self._frames.add(piece):
+            for kind, content in self._channel.received():
                 if kind is FrameType.OUTPUT:
                     output += content
                 elif kind in (FrameType.FILE, FrameType.BYTES):
                     output += self._take_file(kind, content)
                 else:
                     self._note(kind, content)
-        except ProtocolError:
+        except (OSError, ProtocolError):
             return self._hung_up()
         return bytes(output) or None
 
@@ -183,7 +165,7 @@ class RemoteProcess:
     def ask(self, number: Signals) -> None:
         """Send it a signal."""
         with suppress(OSError):
-            self._send(FrameType.ASK, {"signal": int(number)})
+            self._channel.send(FrameType.ASK, {"signal": int(number)})
 
     def use(self) -> Usage:
         """Return what it uses."""
@@ -202,15 +184,8 @@ class RemoteProcess:
         """Hang up; with `last` its runner ends too, else it comes back for the next attempt."""
         with suppress(OSError):
             if last:
-                self._send(FrameType.BYE, {})
-        self._connection.close()
-
-    def _send(self, kind: FrameType, content: dict[str, Any]) -> None:
-        self._connection.settimeout(HELLO_SECONDS)
-        try:
-            send(self._connection, kind, content)
-        finally:
-            self._connection.setblocking(False)
+                self._channel.send(FrameType.BYE, {})
+        self._channel.close()
 
 
 RunningProcess = ProgramProcess | RemoteProcess
@@ -251,57 +226,50 @@ class Lead:
         """
         end = time.monotonic() + seconds
         say_at = time.monotonic() + min(SAY_SECONDS, seconds / 2)
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._listener, selectors.EVENT_READ)
-            try:
-                while len(self.processes) < len(names) and not give_up():
-                    missing = ", ".join(name for name in names if name not in self.processes)
-                    if time.monotonic() > say_at:
-                        log.warning(
-                            "waiting for %s to connect, at most %.0f s in all", missing, seconds
-                        )
-                        say_at = float("inf")
-                    if time.monotonic() > end:
-                        raise ClusterError(
-                            f"{missing}: no runner connected within {seconds:.0f} s: is the node"
-                            " up? `fab deploy status` shows it, `journalctl -u 'pscluster-job@*'`"
-                            " there says why"
-                        )
-                    for key, _ in selector.select(0.25):
-                        if key.data is None:
-                            self._accept(selector)
-                        else:
-                            self._greet(selector, key.data, names)
-                    for newcomer in _waiting(selector):
-                        if time.monotonic() > newcomer.until:
-                            newcomer.refuse(selector)
-            finally:
-                for newcomer in _waiting(selector):
-                    newcomer.refuse(selector)
+        newcomers: dict[int, _Newcomer] = {}
+        try:
+            while len(self.processes) < len(names) and not give_up():
+                missing = ", ".join(name for name in names if name not in self.processes)
+                if time.monotonic() > say_at:
+                    log.warning(
+                        "waiting for %s to connect, at most %.0f s in all", missing, seconds
+                    )
+                    say_at = float("inf")
+                if time.monotonic() > end:
+                    raise ClusterError(
+                        f"{missing}: no runner connected within {seconds:.0f} s: is the node"
+                        " up? `fab deploy status` shows it, `journalctl -u 'pscluster-job@*'`"
+                        " there says why"
+                    )
+                ready = wait([self._listener, *newcomers], 0.25)
+                for descriptor, newcomer in [*newcomers.items()]:
+                    is_late = time.monotonic() > newcomer.until
+                    if is_late or (descriptor in ready and not self._waits(newcomer, names)):
+                        newcomers.pop(descriptor).refuse()
+                if self._listener in ready:
+                    self._accept(newcomers)
+        finally:
+            for newcomer in newcomers.values():
+                newcomer.refuse()
         return self.processes
 
-    def _accept(self, selector: selectors.BaseSelector) -> None:
+    def _accept(self, newcomers: "dict[int, _Newcomer]") -> None:
         connection, _ = self._listener.accept()
-        connection.setblocking(False)
         keep_alive(connection)
-        waiting = _waiting(selector)
-        if len(waiting) >= MOST_WAITING:  # a runner speaks at once: the oldest is none
-            min(waiting, key=lambda newcomer: newcomer.until).refuse(selector)
-        selector.register(connection, selectors.EVENT_READ, _Newcomer(connection))
+        if len(newcomers) >= MOST_WAITING:  # a runner speaks at once: the oldest is none
+            newcomers.pop(next(iter(newcomers))).refuse()
+        newcomers[connection.fileno()] = _Newcomer(Channel(connection, HELLO_BYTES))
 
-    def _greet(
-        self, selector: selectors.BaseSelector, newcomer: "_Newcomer", names: Sequence[str]
-    ) -> None:
+    def _waits(self, newcomer: "_Newcomer", names: Sequence[str]) -> bool:
+        """Return whether it has yet to say which runner it is; one that did becomes a process."""
+        channel = newcomer.channel
         try:
-            piece = newcomer.peer.recv(4096)
-            if not piece:
-                raise ProtocolError("it hung up")
-            for kind, content in newcomer.frames.add(piece):
+            for kind, content in channel.received():
                 hello = frame_object(content)
                 name = str(hello.get("member"))
                 nonce = str(hello.get("nonce"))
                 member_key = key_of_runner(self._token, name)
-                address = newcomer.peer.getpeername()[0]
+                address = channel.socket.getpeername()[0]
                 expected = proof_of_runner(member_key, name, nonce, address)
                 if kind is not FrameType.HELLO or not same(str(hello.get("proof")), expected):
                     raise ProtocolError("not a runner of this job")
@@ -312,18 +280,14 @@ class Lead:
                     whole_number(hello, "port", 1, 65535),
                     whole_number(hello, "second_port", 1, 65535),
                 )
-                answer = {"proof": proof_of_lead(member_key, nonce)}
-                send(newcomer.peer, FrameType.PROVEN, answer)
-                selector.unregister(newcomer.peer)
-                newcomer.frames.most_bytes = MOST_BYTES
-                self.processes[name] = RemoteProcess(
-                    newcomer.peer, ports, newcomer.frames, str(hello.get("whose", ""))
-                )
-                return
-        except BlockingIOError:
-            return
+                channel.send(FrameType.PROVEN, {"proof": proof_of_lead(member_key, nonce)})
+                channel.most_bytes = MOST_BYTES
+                self.processes[name] = RemoteProcess(channel, ports, str(hello.get("whose", "")))
+                newcomer.is_member = True
+                return False
         except (ProtocolError, OSError):
-            newcomer.refuse(selector)
+            return False
+        return True
 
     def _check_address(self, name: str, address: str) -> None:
         """Raise ProtocolError where another machine than its node has a key; one line reports it.
@@ -351,18 +315,14 @@ class Lead:
         self._listener.close()
 
 
+@dataclass
 class _Newcomer:
     """A connection that has not yet said which runner it is."""
 
-    def __init__(self, peer: socket.socket) -> None:
-        self.peer = peer
-        self.frames = Frames(HELLO_BYTES)
-        self.until = time.monotonic() + HELLO_SECONDS
+    channel: Channel
+    until: float = field(default_factory=lambda: time.monotonic() + HELLO_SECONDS)
+    is_member: bool = False
 
-    def refuse(self, selector: selectors.BaseSelector) -> None:
-        selector.unregister(self.peer)
-        self.peer.close()
-
-
-def _waiting(selector: selectors.BaseSelector) -> list[_Newcomer]:
-    return [key.data for key in selector.get_map().values() if key.data is not None]
+    def refuse(self) -> None:
+        if not self.is_member:
+            self.channel.close()

@@ -13,9 +13,8 @@ from shutil import rmtree
 from signal import Signals
 
 from cluster.programs.frames import (
-    RECEIVE_BYTES,
+    Channel,
     FileTaker,
-    Frames,
     FrameType,
     ProtocolError,
     SentFiles,
@@ -23,7 +22,6 @@ from cluster.programs.frames import (
     greeting,
     keep_alive,
     proof_of_lead,
-    send,
     send_files,
 )
 from cluster.programs.process import ProgramProcess, end_marked
@@ -107,8 +105,7 @@ class _LeadConnection:
 
     def __init__(self, task: RunnerTask, connection: socket.socket) -> None:
         self._task = task
-        self._connection = connection
-        self._frames = Frames()
+        self._channel = Channel(connection)
         self._process: ProgramProcess | None = None
         self._used_at = 0.0
         self._files = FileTaker(task.files)
@@ -137,13 +134,13 @@ class _LeadConnection:
 
         Then there may be another attempt.
         """
-        keep_alive(self._connection)
+        keep_alive(self._channel.socket)
         port, second = two_free(self._task.ports)
         try:
             ports = {"port": port, "second_port": second}
-            hello = greeting(self._connection, self._task.key, self._task.member)
+            hello = greeting(self._channel.socket, self._task.key, self._task.member)
             self._expected_proof = proof_of_lead(self._task.key, hello["nonce"])
-            send(self._connection, FrameType.HELLO, {**hello, "whose": self._owner, **ports})
+            self._channel.send(FrameType.HELLO, {**hello, "whose": self._owner, **ports})
             return self._listen()
         except (OSError, ProtocolError):
             return False
@@ -152,14 +149,13 @@ class _LeadConnection:
 
     def _listen(self) -> bool:
         with selectors.DefaultSelector() as selector:
-            selector.register(self._connection, selectors.EVENT_READ)
+            selector.register(self._channel, selectors.EVENT_READ)
             while True:
                 for key, _ in selector.select(0.1):
-                    if key.fileobj is self._connection:
+                    if key.fileobj is self._channel:
                         before = self._process
-                        over = self._obey()
-                        if over is not None:
-                            return over
+                        if self._obey():
+                            return True
                         if self._process is not None and before is None:
                             selector.register(self._process.fileno(), selectors.EVENT_READ)
                     elif self._process is not None and self._pass_on() == b"":
@@ -173,12 +169,9 @@ class _LeadConnection:
                             selector.unregister(self._process.fileno())
                         self._report(code)
 
-    def _obey(self) -> bool | None:
-        """Return True for a farewell, False for a broken connection, else None."""
-        piece = self._connection.recv(RECEIVE_BYTES)
-        if not piece:
-            return False
-        for kind, content in self._frames.add(piece):
+    def _obey(self) -> bool:
+        """Return whether the lead takes leave. Raises ProtocolError where the connection broke."""
+        for kind, content in self._channel.received():
             if self._expected_proof:
                 self._prove(kind, content)
                 continue
@@ -192,7 +185,7 @@ class _LeadConnection:
                 number = frame_object(content).get("signal")
                 if number in (Signals.SIGINT, Signals.SIGTERM, Signals.SIGKILL):
                     self._process.ask(Signals(number))
-        return None
+        return False
 
     def _prove(self, kind: FrameType, content: bytes) -> None:
         """Raise ProtocolError unless it is the lead that speaks: what it says is executed here."""
@@ -243,14 +236,14 @@ class _LeadConnection:
         try:
             self._process = ProgramProcess(command, environment, task.files, cage=task.cage)
         except ClusterError as problem:
-            send(self._connection, FrameType.OUTPUT, f"{problem}\n".encode())
-            send(self._connection, FrameType.ENDED, {"return_code": 126})
+            self._channel.send(FrameType.OUTPUT, f"{problem}\n".encode())
+            self._channel.send(FrameType.ENDED, {"return_code": 126})
 
     def _pass_on(self) -> bytes | None:
         assert self._process is not None
         piece = self._process.read_output()
         if piece:
-            send(self._connection, FrameType.OUTPUT, piece)
+            self._channel.send(FrameType.OUTPUT, piece)
         return piece
 
     def _measure(self) -> None:
@@ -261,14 +254,13 @@ class _LeadConnection:
     def _send_changed(self) -> None:
         """Send a training's checkpoints so far, for the case that this node is lost."""
         if self._task.module and time.monotonic() - self._sent_at >= SEND_SECONDS:
-            send_files(self._connection, self._task.files, self._sent)
+            send_files(self._channel, self._task.files, self._sent)
             self._sent_at = time.monotonic()
 
     def _send_usage(self) -> None:
         assert self._process is not None
         used = self._process.use()
-        send(
-            self._connection,
+        self._channel.send(
             FrameType.USAGE,
             {
                 "cpu_milliseconds": round(1000 * used.cpu_seconds),
@@ -286,18 +278,18 @@ class _LeadConnection:
         self._send_usage()
         end_marked(self._mark)
         left_out = send_files(
-            self._connection, self._task.files, self._sent if self._task.module else None
+            self._channel, self._task.files, self._sent if self._task.module else None
         )
         if left_out:
             message = (
                 f"{left_out} files are only on this node, in {self._task.files}: more than a run"
                 " takes\n"
             )
-            send(self._connection, FrameType.OUTPUT, message.encode())
+            self._channel.send(FrameType.OUTPUT, message.encode())
         assert self._process is not None
         self._process.close()
         self._process = None
-        send(self._connection, FrameType.ENDED, {"return_code": code})
+        self._channel.send(FrameType.ENDED, {"return_code": code})
 
     def _end(self) -> None:
         self._files.close()

@@ -88,11 +88,6 @@ class ClusterStatus:
         return all(role.state is RoleState.READY for role in self.roles)
 
     @property
-    def settled(self) -> bool:
-        """Whether every role is ready or has failed for good."""
-        return all(role.state in SETTLED for role in self.roles)
-
-    @property
     def summary(self) -> str:
         """`running`, `degraded` or `stopped`."""
         if self.running:
@@ -262,22 +257,15 @@ def select_nodes(inventory: "Inventory", limit: Sequence[str]) -> tuple[str, ...
             of_role.setdefault(entry.role, set()).add(node.name)
     for task in inventory.tasks():
         of_role[task.name] = {task.node}
+    expected = f"expected a node or a role: {', '.join([*names, *of_role])}"
+    meant = of_role | {name: {name} for name in names}
     chosen: set[str] = set()
-    for word in [part for value in limit for part in value.split(",") if part]:
-        if word in names:
-            chosen.add(word)
-        elif word in of_role:
-            chosen |= of_role[word]
-        else:
-            raise UsageError(
-                f"--limit {word}: expected a node or a role: {', '.join([*names, *of_role])}"
-            )
+    for word in filter(None, ",".join(limit).split(",")):
+        if word not in meant:
+            raise UsageError(f"--limit {word}: {expected}")
+        chosen |= meant[word]
     if not chosen:
-        value = ",".join(limit)
-        raise UsageError(
-            f"--limit {value!r}: names no node: expected a node or a role:"
-            f" {', '.join([*names, *of_role])}"
-        )
+        raise UsageError(f"--limit {','.join(limit)!r}: names no node: {expected}")
     return tuple(name for name in names if name in chosen)
 
 

@@ -20,6 +20,7 @@ from cluster.apps.files import digests_variable
 from cluster.programs.program import TOKEN_VARIABLE, ProgramRequest
 from core.cage.landlock import Cage
 from core.control.door import raise_limit
+from core.control.role_restart import restart_roles
 from core.ground.errors import ClusterError, ExitCode
 from core.ground.locks import FileLock, LockHeldError
 from core.ground.waiting import pause
@@ -50,7 +51,6 @@ from deploy.jobs.records import (
     state_of,
 )
 from deploy.jobs.request import RESUMABLE, SWEEP, JobRequest, read_record, unpack_app
-from deploy.jobs.role_restart import restart_roles
 
 _POLL_SECONDS = 1.0
 

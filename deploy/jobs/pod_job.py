@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from core.control.door import raise_limit
+from core.control.role_restart import await_roles, restart_roles
 from core.ground.errors import ClusterError, ExitCode
 from core.ground.files import atomic_write, write_refusal
 from core.ground.locks import FileLock, LockHeldError
@@ -23,7 +24,6 @@ from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, announce, run_to_its_end
 from deploy.jobs.request import RESUMABLE, needs_data, prepare_data, roles_of
-from deploy.jobs.role_restart import await_roles, restart_roles
 
 JOBS = ("train", "cv", "evaluate", "pi")
 HOLDER = ".pod-job"
@@ -89,9 +89,44 @@ def run(
     another pod job runs it touches neither the roles nor a file.
     """
     runs = Path(inventory.runs)
+    holder = runs / HOLDER
+    run_file = runs / RUN_FILE
+    roles = roles_of(inventory, job)
+    with _lock(runs, job):
+        before = _text(holder)
+        if job in RESUMABLE and identity and before == identity:
+            resumed = _text(run_file)
+        else:
+            resumed = None
+        with interruptible():
+            if before is None:
+                await_roles(roles, _saying(job))
+            else:  # a pod that was killed has left its variables on the servers
+                announce(
+                    f"{job}: restarting the roles first: the pod before was killed and has left its"
+                    " variables there"
+                )
+                restart_roles(roles, _saying(job))
+        atomic_write(holder, (identity or "a job without an identity").encode())
+        command_line = (*coordinator, job, "--inventory", str(inventory.path), *settings(overrides))
+        process = JobProcess(
+            name=job,
+            inventory=inventory.path,
+            command_line=(*command_line, "--resume", resumed) if resumed else command_line,
+            environment=environment_for_any_folder(),
+            run_file=run_file,
+            resumable=job in RESUMABLE,
+        )
+        code = run_to_its_end(process, lambda: restart_roles(roles, _saying(job)), restarts)
+        if code in (ExitCode.DONE, ExitCode.BAD_USAGE):
+            holder.unlink(missing_ok=True)
+        return code
+
+
+def _lock(runs: Path, job: str) -> FileLock:
     try:
         runs.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(runs / LOCK)
+        return FileLock(runs / LOCK)
     except LockHeldError:
         holder = _text(runs / HOLDER) or "one that says no name"
         raise ClusterError(
@@ -102,50 +137,6 @@ def run(
         raise write_refusal(
             runs, "the folder of the runs cannot be made or locked", problem
         ) from None
-    with lock:
-        return _run(inventory, job, overrides, identity, restarts, coordinator)
-
-
-def _run(
-    inventory: Inventory,
-    job: str,
-    overrides: Sequence[str],
-    identity: str,
-    restarts: JobRestartPolicy,
-    coordinator: Sequence[str],
-) -> int:
-    runs = Path(inventory.runs)
-    holder = runs / HOLDER
-    run_file = runs / RUN_FILE
-    roles = roles_of(inventory, job)
-    before = _text(holder)
-    if job in RESUMABLE and identity and before == identity:
-        resumed = _text(run_file)
-    else:
-        resumed = None
-    with interruptible():
-        if before is None:
-            await_roles(roles, _saying(job))
-        else:  # a pod that was killed has left its variables on the servers
-            announce(
-                f"{job}: restarting the roles first: the pod before was killed and has left its"
-                " variables there"
-            )
-            restart_roles(roles, _saying(job))
-    atomic_write(holder, (identity or "a job without an identity").encode())
-    command_line = (*coordinator, job, "--inventory", str(inventory.path), *settings(overrides))
-    process = JobProcess(
-        name=job,
-        inventory=inventory.path,
-        command_line=(*command_line, "--resume", resumed) if resumed else command_line,
-        environment=environment_for_any_folder(),
-        run_file=run_file,
-        resumable=job in RESUMABLE,
-    )
-    code = run_to_its_end(process, lambda: restart_roles(roles, _saying(job)), restarts)
-    if code in (ExitCode.DONE, ExitCode.BAD_USAGE):
-        holder.unlink(missing_ok=True)
-    return code
 
 
 def _saying(job: str) -> Callable[[str], None]:

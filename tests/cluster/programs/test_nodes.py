@@ -14,13 +14,12 @@ import pytest
 
 from cluster.programs.frames import (
     HEAD,
+    Channel,
     FileTaker,
-    Frames,
     FrameType,
     ProtocolError,
     greeting,
     key_of_runner,
-    send,
 )
 from cluster.programs.group import Group, GroupMember
 from cluster.programs.lead import LOST, Lead, RemoteProcess
@@ -154,9 +153,9 @@ def test_the_lead_takes_a_member_from_its_node_with_its_key_alone(
     # Who knows nothing, who is root of another worker's node, and a stolen key from elsewhere.
     for key, here in (("wrong", 1), ("secret", 1), (SECOND, 1), (FIRST, 2)):
         with socket.create_connection(address, source_address=(f"127.0.0.{here}", 0)) as alien:
-            send(alien, FrameType.HELLO, {**greeting(alien, key, "worker:0"), **ports})
+            Channel(alien).send(FrameType.HELLO, {**greeting(alien, key, "worker:0"), **ports})
     with socket.create_connection(address) as alien:
-        send(alien, FrameType.HELLO, {"proof": "\ud800", **ports})
+        Channel(alien).send(FrameType.HELLO, {"proof": "\ud800", **ports})
         with pytest.raises(
             ClusterError, match="worker:0, worker:1: no runner connected within 1 s"
         ):
@@ -175,7 +174,7 @@ def test_who_has_proven_nothing_keeps_no_runner_out_and_fills_no_memory(
     with ExitStack() as stack:
         *_, runner = (stack.enter_context(socket.create_connection(address)) for _ in range(4))
         told = greeting(runner, FIRST, "worker:0")
-        send(runner, FrameType.HELLO, {**told, "port": 2000, "second_port": 2001})
+        Channel(runner).send(FrameType.HELLO, {**told, "port": 2000, "second_port": 2001})
         assert "worker:0" in nodes.lead.gather(["worker:0"], lambda: False, 2.0)
     with socket.create_connection(address) as alien:
         alien.sendall(HEAD.pack(1 << 20, FrameType.HELLO))
@@ -199,7 +198,7 @@ def test_a_runner_tells_another_process_nothing_and_obeys_it_in_nothing(tmp_path
         socket.create_connection(listener.getsockname()) as ours,
         listener.accept()[0] as theirs,
     ):
-        send(theirs, FrameType.START, {"variables": {}, "arguments": []})
+        Channel(theirs).send(FrameType.START, {"variables": {}, "arguments": []})
         assert not Served(task, ours).serve()
         heard = theirs.recv(4096)
     assert (b"worker:0" in heard, b"secret" in heard, made.exists()) == (True, False, False)
@@ -233,12 +232,12 @@ def test_a_disk_that_takes_no_files_costs_the_files_alone(tmp_path: Path) -> Non
     (tmp_path / "full").touch()  # a file where the folder would be: as a full disk, an OSError
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        process = RemoteProcess(ours, (2000, 2001), Frames())
+        process = RemoteProcess(Channel(ours), (2000, 2001))
         process.begin({}, [], tmp_path / "full" / "files")
-        send(theirs, FrameType.FILE, {"path": "a"})
-        send(theirs, FrameType.BYTES, b"content")
-        send(theirs, FrameType.OUTPUT, b"done\n")
-        send(theirs, FrameType.ENDED, {"return_code": 0})
+        Channel(theirs).send(FrameType.FILE, {"path": "a"})
+        Channel(theirs).send(FrameType.BYTES, b"content")
+        Channel(theirs).send(FrameType.OUTPUT, b"done\n")
+        Channel(theirs).send(FrameType.ENDED, {"return_code": 0})
         heard = process.read_output() or b""
     said = f"its files are not all here: {tmp_path}/full/files: Not a directory\ndone\n"
     assert heard.decode() == said

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.programs.frames import FrameType, greeting, key_of_runner, send, send_files
+from cluster.programs.frames import Channel, FrameType, greeting, key_of_runner, send_files
 from cluster.programs.lead import Lead
 from cluster.sweeps.executors import RemoteExecutor
 from core.inventory.templates import local_inventory
@@ -57,7 +57,7 @@ class Driver:
         """The attacker has the key of his own task."""
         theirs = socket.create_connection(("127.0.0.1", self.lead.port))
         told = greeting(theirs, key_of_runner(TOKEN, "worker:0"), "worker:0")
-        send(theirs, FrameType.HELLO, {**told, "port": 5000, "second_port": 5001})
+        Channel(theirs).send(FrameType.HELLO, {**told, "port": 5000, "second_port": 5001})
         return theirs
 
     def take(self) -> RemoteExecutor:
@@ -89,8 +89,8 @@ def test_nothing_but_the_files_of_a_training_comes(driver: Driver, path: str, si
     before = everything(driver.folder)
     with driver.hostile() as theirs:
         executor = driver.take()
-        send(theirs, FrameType.FILE, {"path": path})
-        send(theirs, FrameType.BYTES, b"x" * size)
+        Channel(theirs).send(FrameType.FILE, {"path": path})
+        Channel(theirs).send(FrameType.BYTES, b"x" * size)
         theirs.shutdown(socket.SHUT_WR)
         driver.hear(executor)
     after = everything(driver.folder)
@@ -108,7 +108,7 @@ def test_what_one_node_sent_runs_on_no_other(driver: Driver, tmp_path: Path) -> 
         plant(folder, mark, record=True, finished=False)
     with driver.hostile() as theirs:
         executor = driver.take()
-        send_files(theirs, tmp_path / "planted")
+        send_files(Channel(theirs), tmp_path / "planted")
         theirs.shutdown(socket.SHUT_WR)
         driver.hear(executor)
     assert [path.name for path in driver.run.rglob("*.py")] == []

@@ -9,12 +9,12 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 
 from cluster.jobs.roles import MOST_LINES, role_metrics
+from core.control import role_restart
 from core.control.client import MOST_BODY_BYTES, Answer, NoAnswerError, ask
 from core.control.requests import Reply, Request
+from core.control.role_restart import RestartPatience, restart_roles
 from core.control.server import PROCESS_HEADER, Server
 from core.ground.errors import ClusterError
-from deploy.jobs import role_restart
-from deploy.jobs.role_restart import RestartPatience, restart_roles
 from tests.core.server.processes import HANG_SECONDS
 from tests.tables import table
 

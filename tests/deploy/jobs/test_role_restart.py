@@ -3,14 +3,14 @@ from types import MappingProxyType
 
 import pytest
 
-from core.ground.errors import ClusterError
-from deploy.jobs.role_restart import (
+from core.control.role_restart import (
     RestartPatience,
     RestartStep,
     Verdict,
     await_roles,
     restart_roles,
 )
+from core.ground.errors import ClusterError
 from tests.deploy.played_roles import PlayedRole, played_roles
 from tests.deploy.tables import Tables
 from tests.ports import free_ports

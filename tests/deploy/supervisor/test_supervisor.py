@@ -16,7 +16,7 @@ import pytest
 
 from core.ground.errors import ClusterError
 from core.ground.locks import held_by
-from deploy.cluster.services import ClusterStatus, RoleState
+from deploy.cluster.services import SETTLED, ClusterStatus, RoleState
 from deploy.common.project import OWNER
 from deploy.supervisor.__main__ import open_owner
 from deploy.supervisor.control import NobodyListensError
@@ -44,7 +44,7 @@ def restarted(status: ClusterStatus) -> bool:
 
 
 def settled(status: ClusterStatus) -> bool:
-    return status.settled
+    return all(role.state in SETTLED for role in status.roles)
 
 
 def ended(played: PlayedCluster) -> int:

@@ -143,9 +143,10 @@ def _until_ready(
 
 def _advance(name: str, role: RestartingRole, end: float) -> RestartingRole:
     """Send one request, with an answer by `end` at the latest."""
+    seconds = min(ANSWER_SECONDS, end - time.monotonic())
     if role.step is RestartStep.ASKING:
         key = key_of(own_token(), name)
-        status, process = _request(role.address, "POST", "/restart", end, key)
+        status, process = request(role.address, "POST", "/restart", seconds, key)
         if status == 202:
             return RestartingRole(role.address, RestartStep.RESTARTING, process)
         if status == 200:  # it is only starting: the process that answers is the fresh one
@@ -155,23 +156,22 @@ def _advance(name: str, role: RestartingRole, end: float) -> RestartingRole:
             return RestartingRole(role.address, RestartStep.REFUSED, status=status)
         return role
     if role.step is RestartStep.RESTARTING:
-        status, process = _request(role.address, "GET", "/ready", end)
+        status, process = request(role.address, "GET", "/ready", seconds)
         if status == 200 and process != role.old:
             return RestartingRole(role.address, RestartStep.READY)
     return role
 
 
-def _request(
-    address: str, method: str, path: str, end: float, key: str | None = None
+def request(
+    address: str, method: str, path: str, seconds: float, key: str | None = None
 ) -> tuple[int, str]:
-    """Return status and process; 0 without an answer."""
+    """Ask a role on its metrics port; return the status and its process, 0 without an answer."""
     try:
-        remaining_seconds = min(ANSWER_SECONDS, end - time.monotonic())
         answer = ask(
             address,
             method,
             path,
-            deadline_seconds=remaining_seconds,
+            deadline_seconds=seconds,
             most_bytes=MOST_ANSWER_BYTES,
             key=key,
         )
