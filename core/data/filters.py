@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage, signal
 
 from core.data.described.description import NONE, UNITS
 from core.data.intake import LARGEST_VALUE
@@ -180,6 +179,8 @@ class _CausalLowPass:
         self.state: Samples | None = None
 
     def push(self, samples: Samples) -> Samples:
+        from scipy import signal  # 50 MB, which a service without live sessions spares
+
         if not len(samples):
             return np.empty(samples.shape)
         if self.state is None:
@@ -195,6 +196,8 @@ def remove_noise(samples: Samples) -> Samples:
 
     The shape is (steps, channels).
     """
+    from scipy import ndimage
+
     return _low_pass(
         ndimage.median_filter(samples, size=(MEDIAN_STEPS, 1), mode="nearest"), NOISE_CUTOFF_HZ
     )
@@ -206,6 +209,8 @@ def gravity(acceleration: Samples) -> Samples:
 
 
 def _low_pass(samples: Samples, cutoff_hz: float) -> Samples:
+    from scipy import signal
+
     filtered: Samples = signal.sosfiltfilt(_sections(cutoff_hz), samples, axis=0)
     return filtered
 
