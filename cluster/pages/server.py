@@ -11,7 +11,6 @@
 import asyncio
 import json
 import logging
-import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection
@@ -26,10 +25,10 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from cluster.pages.drawing import Drawing
-from core.control.door import Door, listening
+from core.control.door import AT_ONCE, Listener
 from core.status.history import finite
 from core.status.view import RunView, described
-from core.web.entrance import Entrance, PageGuard
+from core.web.entrance import PageGuard, end_late
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +49,6 @@ FRESH_SECONDS = 0.5
 WATCHED_SECONDS = 15.0
 """A client that asked for the status this recently is looking."""
 CLOSE_SECONDS = 2.0
-STALL_MILLISECONDS = 20_000
 """Time after which the kernel cuts the connection of a viewer that takes nothing
 (TCP_USER_TIMEOUT)."""
 MOST_CONNECTIONS = 2 * MOST_VIEWERS
@@ -217,12 +215,9 @@ class PageServer:
 
         Raises OSError when the address cannot be bound.
         """
-        listener = listening(host, port)
-        # Inherited by the connections.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALL_MILLISECONDS)
-        self._door = Door(listener, "the live page", MOST_CONNECTIONS)
-        self.port: int = listener.getsockname()[1]
-        self.viewers = Viewers(view, renderer, self._door.most // 2)
+        self._listener = Listener(host, port, "the live page", MOST_CONNECTIONS)
+        self.port = self._listener.port
+        self.viewers = Viewers(view, renderer, self._listener.most // 2)
         self._view = view
         self._renderer = renderer
         self._drawn: dict[str, tuple[float, bytes]] = {}
@@ -238,7 +233,7 @@ class PageServer:
         )
         self._server = uvicorn.Server(
             uvicorn.Config(
-                PageGuard(application, names),
+                PageGuard(application, names, self._listener),
                 log_config=None,
                 log_level="critical",
                 access_log=False,
@@ -249,6 +244,7 @@ class PageServer:
                 server_header=False,
                 proxy_headers=False,
                 h11_max_incomplete_event_size=MOST_HEAD_BYTES,
+                backlog=AT_ONCE,
                 timeout_keep_alive=5,
                 timeout_graceful_shutdown=1,
             )
@@ -278,7 +274,7 @@ class PageServer:
                 closing.close()
         self._server.should_exit = True
         self._thread.join(2 * CLOSE_SECONDS)
-        self._door.listener.close()
+        self._listener.close()
 
     async def _page(self, _request: Request) -> Response:
         return HTMLResponse(self._fresh("page", lambda: self._renderer.page(self._view()).encode()))
@@ -304,13 +300,11 @@ class PageServer:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._begun.set()
-        self._server.config.load()
-        entrance = Entrance(self._door, self._server, EVENTS)
+        ending = asyncio.create_task(end_late(self._listener))
         try:
-            await self._server.serve(sockets=[])  # which come through the entrance
+            await self._server.serve(sockets=[self._listener])
         finally:
-            entrance.close()
-            await asyncio.sleep(0)
+            ending.cancel()
 
 
 async def _unknown(_request: Request, _problem: Exception) -> Response:

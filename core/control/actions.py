@@ -12,11 +12,12 @@ from functools import partial
 from http import HTTPStatus
 
 from core.control.requests import DRAIN, RESTART, RUN, Reply, Request, Rules
-from core.control.server import Computation, Pool
 
 USUAL_SECONDS = 60.0
 LONGEST_SECONDS = 3600.0
 END = "/end"
+READERS = 8
+"""Pages that are computed at one time; other requests for them wait."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 Answer = tuple[HTTPStatus, str]
@@ -46,17 +47,17 @@ class Actions:
     begin_run: Callable[[str], None] | None = None
     end_run: Callable[[str], None] | None = None
 
-    def begin(self, request: Request) -> Callable[[], Reply | Computation] | None:
+    def begin(self, request: Request) -> Callable[[], Reply] | None:
         """Return what an allowed request has this process do; None if it does no such thing."""
         target = request.target
         if (drain := self.drain) is not None and target.startswith(DRAIN):
-            return lambda: Computation(Pool.ACT, lambda: Reply.words(*_drained(drain, target)))
+            return lambda: Reply.words(*_drained(drain, target))
         if target.removeprefix(RUN).endswith(END):
             note = self.end_run
         else:
             note = self.begin_run
         if note is not None and target.startswith(RUN):
-            return lambda: Computation(Pool.ACT, lambda: Reply.words(*_noted(note, target)))
+            return lambda: Reply.words(*_noted(note, target))
         if (restart := self.restart) is not None and target == RESTART:
             return lambda: self._restarted(restart, request.client)
         return None
@@ -108,18 +109,15 @@ class Routes:
     ) -> None:
         """`pages`: what computes the answer to `GET`, by path."""
         self._pages, self._actions, self._rules = pages, actions or Actions(), rules or Rules()
+        self._reading = threading.Semaphore(READERS)
 
-    def __call__(self, request: Request) -> Reply | Computation:
-        """The answer, or what computes it. Callers are refused by `Rules.refusal` alone."""
-        answer: Callable[[], Reply | Computation] | None
+    def __call__(self, request: Request) -> Reply:
+        """The answer. Callers are refused by `Rules.refusal` alone."""
+        answer: Callable[[], Reply] | None
         match request.method:
             case "GET":
                 page = self._pages.get(request.path)
-                answer = (
-                    None
-                    if page is None
-                    else partial(Computation, Pool.READ, partial(page, request))
-                )
+                answer = None if page is None else partial(self._read, page, request)
                 missing = f"expected {' or '.join(self._pages)}"
             case "POST":
                 answer = self._actions.begin(request)
@@ -132,3 +130,7 @@ class Routes:
         if refusal is None:
             return answer()
         return refusal
+
+    def _read(self, page: Callable[[Request], Reply], request: Request) -> Reply:
+        with self._reading:
+            return page(request)

@@ -1,22 +1,37 @@
-"""Listening without exhaustion: descriptors, a socket, log lines at a bounded rate.
-
-Pure functions say which connection makes room for the next, and which have had their time.
-"""
+"""Listening without exhaustion: descriptors, connections, bytes, log lines at a bounded rate."""
 
 import errno
+import ipaddress
 import logging
 import resource
 import socket
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from core.ground.waiting import until
 
 log = logging.getLogger(__name__)
 
 BACKLOG = 128
 PAUSE_SECONDS = 1.0
-AT_ONCE = 32
-_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+AT_ONCE = 4
+"""Connections to accept in one turn: they must not push each other out before they are read."""
+STALL_MILLISECONDS = 20_000
+READ_BYTES = 1 << 14
+"""Bytes of one read: each small message of a WebSocket in it becomes some hundred bytes."""
+MOST_UNPROVEN_BYTES = 320 << 10
+"""Bytes that a client may send before the token: the largest state to resume, and a message's rest.
+"""
+MOST_UNTAKEN_BYTES = 3 << 20
+"""Bytes of one proven client that no request and no message has taken, as of pings without end."""
+MOST_HELD_BYTES = 32 << 20
+"""Bytes of all clients that nothing has taken; beyond, who holds more than a few is closed."""
+FEW_BYTES = 1 << 15
+NETWORK_BITS = 64
+"""A client of IPv6 has a whole network of addresses."""
 
 MOST_DESCRIPTORS = 65_536
 """Open files, as `LimitNOFILE` of our units. No cluster needs more, and a million costs memory."""
@@ -89,93 +104,209 @@ class RateLimitedLog:
         self._log.log(self._level, "%s%s", message, more)
 
 
-class Door:
-    """Accepts connections for a server that holds at most `most` of them.
+class Visitor(socket.socket):
+    """An accepted connection, which may send little until its client has proven itself."""
 
-    It logs refusals at a bounded rate.
+    def __init__(self, accepted: socket.socket, listener: "Listener", client: Any) -> None:
+        super().__init__(accepted.family, accepted.type, accepted.proto, accepted.detach())
+        self.ends = (*client[:2], *self.getsockname()[:2])
+        """The addresses and ports of both ends."""
+        self.address = network_of(str(client[0]))
+        """Whose share it is of: the client's address or, of IPv6, its network."""
+        self.since = time.monotonic()
+        """Time of its last request, or of the connection."""
+        self.is_proven = False
+        self.requests = 0
+        """Requests that are being answered."""
+        self.untaken = 0
+        """Bytes that came since a request or message of it was taken."""
+        self._listener = listener
 
-    Without descriptors it accepts nothing for a second, so that `accept` never becomes a busy loop.
+    def recv(self, bufsize: int, flags: int = 0) -> bytes:
+        """Receive a little. Raises ConnectionAbortedError where the client sends too much."""
+        received = super().recv(min(bufsize, READ_BYTES), flags)
+        self._count(len(received))
+        return received
+
+    def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
+        """Receive a little into a buffer. Raises as `recv` does."""
+        size = super().recv_into(buffer, min(nbytes or len(buffer), READ_BYTES), flags)
+        self._count(size)
+        return size
+
+    def end(self) -> None:
+        """Have its server close it: nothing more comes, and nothing can be sent."""
+        with suppress(OSError):  # the client was faster
+            self.shutdown(socket.SHUT_RDWR)
+
+    def prove(self) -> None:
+        """Count it among those of clients that may stay."""
+        if not self.is_proven:
+            self._listener.make_proven(self)
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Count a request that is being answered: the connection stays meanwhile."""
+        self.requests += 1
+        self.since = time.monotonic()
+        self.untaken = 0
+        try:
+            yield
+        finally:
+            self.requests -= 1
+            self.since = time.monotonic()
+
+    def _count(self, size: int) -> None:
+        self.untaken += size
+        most = MOST_UNTAKEN_BYTES
+        if not self.is_proven:
+            most = MOST_UNPROVEN_BYTES
+        if self.untaken > most or (
+            self.untaken > FEW_BYTES and self._listener.untaken > MOST_HELD_BYTES
+        ):
+            raise ConnectionAbortedError(f"{self.untaken} bytes came that no request took")
+
+
+class Listener(socket.socket):
+    """A listening socket with few connections, at which any server accepts.
+
+    Each connection is unproven until its server says otherwise: of those the oldest gives way,
+    first one of the same address. Of the proven ones the oldest without a request does.
     """
 
     def __init__(
         self,
-        listener: socket.socket,
+        host: str,
+        port: int,
         purpose: str,
         most: int,
-        clock: Callable[[], float] = time.monotonic,
+        most_proven: int | None = None,
+        share: int = 1,
     ) -> None:
-        """`purpose` names the server in its warnings, e.g. `the live page`.
+        """Listen. Raises OSError when the address cannot be bound.
 
-        Takes over the socket.
+        `purpose` names the server in warnings, e.g. `the live page`. `most` unproven connections
+        stay, of one address one in `share` of them, and as many proven ones or `most_proven`.
         """
-        listener.setblocking(False)
-        self.listener = listener
+        listener = listening(host, port)
+        super().__init__(listener.family, listener.type, listener.proto, listener.detach())
+        # The kernel ends a connection whose client takes nothing; connections inherit it.
+        self.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALL_MILLISECONDS)
+        # asyncio sets it where a socket names its protocol, and `accept` names none. Without it the
+        # second part of an answer waits 40 ms for the acknowledgement of the first.
+        self.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.port: int = self.getsockname()[1]
         self.most = share_of(most)
-        self.at_once = max(1, min(AT_ONCE, self.most // 4))
-        """Connections to accept in one turn: they must not evict each other before the server reads
-        them."""
+        self._most_proven = share_of(most_proven or most)
+        self._most_of_one = max(1, self.most // share)
         self._purpose = purpose
-        self._clock = clock
-        self._full = RateLimitedLog(log, clock=clock)
-        self._short = RateLimitedLog(log, clock=clock)
-        self.closed_until = float("-inf")
-        """Accepts nothing until then."""
+        self._visitors: dict[tuple[object, ...], Visitor] = {}
+        self._closed_until = float("-inf")
+        self._full = RateLimitedLog(log)
+        self._short = RateLimitedLog(log)
+
+    def listen(self, backlog: int = BACKLOG, /) -> None:
+        """Keep the kernel's queue: asyncio's `backlog` is also how many it accepts in one turn."""
+        super().listen(max(backlog, BACKLOG))
+
+    def accept(self) -> tuple[Visitor, Any]:
+        """Accept the next connection. Raises OSError where none waits, or none can be taken."""
+        if time.monotonic() < self._closed_until:
+            raise BlockingIOError
+        try:
+            accepted, client = super().accept()
+        except OSError as problem:
+            if problem.errno in SHORTAGES:
+                self._closed_until = time.monotonic() + PAUSE_SECONDS
+                self._give_way(self._of(proven=False) or self._idle())
+                self._short.say(
+                    f"{self._purpose}: no descriptors left ({problem.strerror}): asked again every"
+                    " second"
+                )
+            raise
+        visitor = Visitor(accepted, self, client)
+        unproven = self._of(proven=False)
+        same = [other for other in unproven if other.address == visitor.address]
+        if len(same) >= self._most_of_one:
+            self._say_full(client[0])
+            self._give_way(same)
+        elif len(unproven) >= self.most:
+            self._say_full(client[0])
+            self._give_way(unproven)
+        elif len(self._of(proven=True)) >= self._most_proven and not self._give_way(self._idle()):
+            self._say_full(client[0])
+            visitor.close()
+            raise BlockingIOError
+        self._visitors[visitor.ends] = visitor
+        return visitor, client
+
+    def visitor(self, client: Sequence[object], server: Sequence[object]) -> Visitor | None:
+        """Return the connection between these two addresses with ports."""
+        return self._visitors.get((*client[:2], *server[:2]))
+
+    def make_proven(self, visitor: Visitor) -> None:
+        """Count a connection among the proven ones, of which the oldest idle one makes room."""
+        if len(self._of(proven=True)) >= self._most_proven:
+            self._give_way(self._idle())
+        visitor.is_proven = True
+
+    def end_late(self, seconds: float) -> None:
+        """End the unproven connections that have asked nothing for so long."""
+        end = time.monotonic() - seconds
+        for visitor in self._of(proven=False):
+            if visitor.since < end:
+                visitor.end()
+
+    def end_all(self, seconds: float) -> None:
+        """End all connections, and wait at most so long for answers under way."""
+        for visitor in self._open():
+            visitor.end()
+        until(lambda: not any(visitor.requests for visitor in self._open()), seconds, 0.01)
 
     @property
-    def pause_seconds(self) -> float:
-        """Return how long it accepts nothing from now on; usually 0."""
-        return max(0.0, self.closed_until - self._clock())
+    def untaken(self) -> int:
+        """The bytes that all connections hold."""
+        return sum(visitor.untaken for visitor in self._open())
 
-    def accept(self) -> tuple[socket.socket, str] | None:
-        """The next connection, non-blocking, and the address of its client.
+    def _open(self) -> list[Visitor]:
+        for ends, visitor in tuple(self._visitors.items()):
+            if visitor.fileno() < 0:
+                self._visitors.pop(ends, None)
+        return list(self._visitors.values())
 
-        None if none waits, or if it accepts nothing now: see `closed_until`.
-        """
-        try:
-            connection, client = self.listener.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return None
-        except OSError as problem:
-            self.closed_until = self._clock() + PAUSE_SECONDS
-            if problem.errno in _SHORTAGES:
-                why = "no descriptors left"
-            else:
-                why = "connections cannot be taken"
-            self._short.say(
-                f"{self._purpose}: {why} ({problem.strerror}): asked again every second"
-            )
-            return None
-        connection.setblocking(False)
-        return connection, str(client[0])
+    def _of(self, *, proven: bool) -> list[Visitor]:
+        return [visitor for visitor in self._open() if visitor.is_proven == proven]
 
-    def newcomers(
-        self, connections: Collection[object], evict: Callable[[], bool]
-    ) -> Iterator[tuple[socket.socket, str]]:
-        """Yield the connections to take in this turn, and the addresses of their clients.
+    def _idle(self) -> list[Visitor]:
+        return [visitor for visitor in self._of(proven=True) if not visitor.requests]
 
-        `connections` are those of the server. Where they are too many, or descriptors are too few,
-        `evict` closes one of them and returns whether it did; a newcomer without room is closed.
-        """
-        for _ in range(self.at_once):
-            accepted = self.accept()
-            if accepted is None:
-                if self.pause_seconds:
-                    evict()  # frees a descriptor for the next connection
-                return
-            connection, client = accepted
-            if len(connections) >= self.most:
-                self.full(client)
-                if not evict():
-                    connection.close()
-                    continue
-            yield connection, client
+    def _give_way(self, visitors: Sequence[Visitor]) -> bool:
+        """End the oldest of these and forget it; return whether there is one."""
+        oldest = min(visitors, key=lambda visitor: visitor.since, default=None)
+        if oldest is None:
+            return False
+        self._visitors.pop(oldest.ends, None)
+        oldest.end()
+        return True
 
-    def full(self, client: str) -> None:
-        """Log, at a bounded rate, that there were too many connections when `client` came."""
+    def _say_full(self, client: str) -> None:
         self._full.say(
             f"{self._purpose}: more than {self.most} connections at once, the latest from {client}:"
             " the oldest ones without a request are closed"
         )
+
+
+def network_of(address: str) -> str:
+    """Return whose share an address is of: itself or, of IPv6, its network."""
+    try:
+        client_address = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(client_address, ipaddress.IPv4Address):
+        return address
+    if client_address.ipv4_mapped is not None:  # a client of IPv4 at a socket of both
+        return str(client_address.ipv4_mapped)
+    return str(ipaddress.ip_network((int(client_address), NETWORK_BITS), strict=False))
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -195,38 +326,3 @@ def listening(host: str, port: int) -> socket.socket:
         listener.close()
         raise
     return listener
-
-
-class Waiting(Protocol):
-    """A connection as far as its server decides whether it stays."""
-
-    @property
-    def idle(self) -> bool:
-        """Whether no answer to it is under way."""
-
-    @property
-    def since(self) -> float:
-        """Return the time at which its present wait began."""
-
-
-class Timed(Protocol):
-    """A connection that must get on until a time."""
-
-    @property
-    def deadline(self) -> float:
-        """Return when its time is up; infinity for one whose answer is under way."""
-
-
-Idle = TypeVar("Idle", bound=Waiting)
-Limited = TypeVar("Limited", bound=Timed)
-
-
-def oldest_idle(connections: Iterable[Idle]) -> Idle | None:
-    """Return the connection that makes room: the one that has been idle for longest, if any is."""
-    idle = [connection for connection in connections if connection.idle]
-    return min(idle, key=lambda connection: connection.since, default=None)
-
-
-def expired(connections: Iterable[Limited], now: float) -> list[Limited]:
-    """Return the connections whose time is up."""
-    return [connection for connection in connections if now >= connection.deadline]

@@ -8,6 +8,7 @@ import ipaddress
 import re
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
@@ -141,13 +142,14 @@ class Challenges:
     """Issues challenges and accepts each of them once.
 
     It keeps nothing of a challenge before a caller has answered it, so that asking for many costs
-    no memory. One thread calls it: the server's.
+    no memory. Any thread may call it.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._secret = secrets.token_hex(32)
         self._spent: dict[str, float] = {}
+        self._lock = threading.Lock()
 
     def issue(self) -> str:
         """Return a challenge that no process issued before."""
@@ -162,13 +164,17 @@ class Challenges:
         age = self._clock() - float(issued.partition("-")[0])
         return age <= VALID_SECONDS and challenge not in self._spent
 
-    def spend(self, challenge: str) -> None:
-        """Accept this open challenge no more."""
+    def spend(self, challenge: str) -> bool:
+        """Accept a challenge that is open, and never again; return whether it was."""
         now = self._clock()
-        self._spent = {
-            spent: since for spent, since in self._spent.items() if now - since <= VALID_SECONDS
-        }
-        self._spent[challenge] = now
+        with self._lock:
+            if not self.is_open(challenge):
+                return False
+            self._spent = {
+                spent: since for spent, since in self._spent.items() if now - since <= VALID_SECONDS
+            }
+            self._spent[challenge] = now
+        return True
 
 
 DRAIN = "/drain/"
@@ -254,10 +260,7 @@ class Rules:
         challenge = request.header(CHALLENGE_HEADER) or ""
         received = request.header(PROOF_HEADER) or ""
         expected = proof(key, "client", challenge, request.method, request.target)
-        if not same(received, expected) or not self.challenges.is_open(challenge):
-            return False
-        self.challenges.spend(challenge)
-        return True
+        return same(received, expected) and self.challenges.spend(challenge)
 
     def _challenged(self, request: Request, key: str) -> Reply:
         """Return the refusal that lets a caller prove itself, after this process has."""

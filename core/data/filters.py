@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage, signal
 
 from core.data.arrays import Numbers, Singles
 from core.data.described.description import NONE, UNITS
@@ -154,6 +153,8 @@ def _causal_low_pass(
     cutoff_hz: float, samples: Samples, state: Samples | None
 ) -> tuple[Samples, Samples]:
     """Return filtered samples, (steps, channels), and the state behind them."""
+    from scipy import signal  # 50 MB, which a service without live sessions spares
+
     sections = _sections(cutoff_hz)
     if state is None:
         # (sections, 2) of a step of height 1, times the first sample: (sections, 2, channels)
@@ -167,6 +168,8 @@ def remove_noise(samples: Samples) -> Samples:
 
     The shape is (steps, channels).
     """
+    from scipy import ndimage
+
     return _low_pass(
         ndimage.median_filter(samples, size=(MEDIAN_STEPS, 1), mode="nearest"), NOISE_CUTOFF_HZ
     )
@@ -178,6 +181,8 @@ def gravity(acceleration: Samples) -> Samples:
 
 
 def _low_pass(samples: Samples, cutoff_hz: float) -> Samples:
+    from scipy import signal
+
     filtered: Samples = signal.sosfiltfilt(_sections(cutoff_hz), samples, axis=0)
     return filtered
 

@@ -13,7 +13,6 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import signal
 
 from core.data.arrays import Numbers
 
@@ -195,6 +194,8 @@ class Resampler:
     """A resampler, which keeps the last reading, the grid's begin and its next step."""
 
     def __init__(self, sampling_hz: float, source_hz: float | None = None) -> None:
+        from scipy import signal  # 50 MB, which a service without live sessions spares
+
         self._rate = sampling_hz
         self._snap = SNAP / sampling_hz
         self._begin = 0.0
@@ -259,6 +260,8 @@ class Resampler:
         return np.where(exact[:, np.newaxis], values[after], mixed), wide
 
     def _without_aliases(self, values: Samples) -> Samples:
+        from scipy import signal  # 50 MB, which a service without live sessions spares
+
         if self._sections is None:
             return values
         if self._state is None:

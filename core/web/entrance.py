@@ -1,241 +1,40 @@
-"""What stands before a page: the guard of its requests, and the connections of its uvicorn server.
+"""What stands before a page: the guard of its requests, and of its connections at a `Listener`.
 
-The guard checks Host and the method, and completes the headers. Connections are bounded in number
-and time: uvicorn would accept without bounds, and asyncio's own accept repeats each failure a
-thousandfold once descriptors are short (2,048 lines of log a second).
+The guard checks Host and the method, and completes the headers.
 """
 
 import asyncio
-import math
-import socket
-import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Collection, Mapping, MutableMapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
-import uvicorn
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from core.control.door import Door, expired, oldest_idle
+from core.control.door import Listener, Visitor
 from core.control.requests import OWN_PAGE, is_ours
 
-REQUEST_SECONDS = 5.0
-"""Time from the connection, or the end of the answer before, to the end of a request's head."""
-ANSWER_SECONDS = 30.0
-"""Time for a client to take an answer that is no stream."""
-SWEEP_SECONDS = 0.5
-HANDSHAKE_SECONDS = 5.0
-"""Time for the whole handshake of TLS, from the connection."""
-GOODBYE_SECONDS = 2.0
-"""Time for a client of TLS to answer the end of its connection."""
+UNPROVEN_SECONDS = 10.0
+"""Time of a connection until its client has proven itself; and since its last request."""
+LOOK_SECONDS = 0.5
+VISITOR = "pscluster.visitor"
+"""Key of a request's connection in its scope (ASGI)."""
 
 
-@dataclass(frozen=True)
-class Patience:
-    """How long a connection may take, in seconds."""
-
-    request: float = REQUEST_SECONDS
-    answer: float = ANSWER_SECONDS
-    between: float = REQUEST_SECONDS
-    """Time from an answer to the first byte of the next request."""
+async def end_late(listener: Listener) -> None:
+    """End unproven connections whose time is over, until this is cancelled."""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        listener.end_late(UNPROVEN_SECONDS)
 
 
-USUAL = Patience()
-
-
-class HttpConnection(H11Protocol):
-    """A connection of uvicorn's, with what `Entrance` must know of it.
-
-    Names of uvicorn's: `connection_lost`, `_unset_keepalive_if_required`, `transport`, `cycle`,
-    `conn` and `scope`. The other names are ours.
-    """
-
-    def __init__(
-        self, forget: Callable[["HttpConnection"], None], since: float, **settings: Any
-    ) -> None:
-        """`forget` is called when it is lost; uvicorn takes the `settings`."""
-        super().__init__(**settings)
-        self.forget = forget
-        self.since = since
-        """Time at which its present phase began, by the loop's clock."""
-        self.deadline = math.inf
-        """Time at which its present phase must have ended."""
-        self._phase: tuple[bool, bool, object] = (True, False, None)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection (overrides uvicorn's)."""
-        self.forget(self)
-        super().connection_lost(exc)
-        # uvicorn leaves the timer, and with it the connection, after a reset
-        self._unset_keepalive_if_required()
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether it has its socket."""
-        return cast(asyncio.Transport | None, self.transport) is not None
-
-    @property
-    def idle(self) -> bool:
-        """Whether no request is being answered."""
-        # before the first request there is no cycle
-        cycle = cast(RequestResponseCycle | None, self.cycle)
-        return cycle is None or cycle.response_complete
-
-    @property
-    def is_between_requests(self) -> bool:
-        """Whether it has had an answer and no byte of another request."""
-        if cast(RequestResponseCycle | None, self.cycle) is None:
-            return False
-        return self.idle and not self.conn.trailing_data[0]
-
-    def observe(self, now: float, patience: Patience, endless: str) -> None:
-        """Begin a phase if the connection is in another one, and set the deadline of its phase."""
-        phase = self.idle, self.is_between_requests, self.cycle
-        if phase != self._phase:
-            self._phase = phase
-            self.since = now
-        self.deadline = self.since + self._limit(patience, endless)
-
-    def _limit(self, patience: Patience, endless: str) -> float:
-        if self.is_between_requests:
-            return patience.between
-        if self.idle:
-            return patience.request
-        if self.scope["path"] == endless:
-            return math.inf
-        return patience.answer
-
-
-class Entrance:
-    """What accepts for a uvicorn server that listens nowhere itself, within one event loop."""
-
-    def __init__(
-        self,
-        door: Door,
-        server: uvicorn.Server,
-        endless: str,
-        patience: Patience = USUAL,
-        protocol: type[HttpConnection] = HttpConnection,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        """Take connections from now on.
-
-        Answers of the path `endless` have no end. `protocol` makes the connections. Without `tls`
-        they are plain HTTP.
-        """
-        self._protocol = protocol
-        self._tls: dict[str, Any] = {}
-        if tls is not None:
-            self._tls = {
-                "ssl": tls,
-                "ssl_handshake_timeout": HANDSHAKE_SECONDS,
-                "ssl_shutdown_timeout": GOODBYE_SECONDS,
-            }
-        self._door = door
-        self._server = server
-        self._endless = endless
-        self._patience = patience
-        self._connections: set[HttpConnection] = set()
-        self._opening: dict[HttpConnection, socket.socket] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._loop = asyncio.get_running_loop()
-        self._accepts = True
-        self._loop.add_reader(door.listener, self._accept)
-        self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
-
-    def stop(self) -> None:
-        """Accept no more: the listener closes, and the kernel refuses later clients.
-
-        Open connections stay.
-        """
-        if self._accepts:
-            self._accepts = False
-            self._loop.remove_reader(self._door.listener)
-            self._door.listener.close()
-
-    def close(self) -> None:
-        """Accept no more, and cut open connections; the loop closes their sockets later."""
-        self.stop()
-        self._sweeping.cancel()
-        for connection in list(self._connections):
-            self._end(connection)
-
-    def _accept(self) -> None:
-        for accepted, client in self._door.newcomers(self._connections, self._evict):
-            self._take(accepted, client)
-        pause = self._door.pause_seconds
-        if pause > 0:
-            self._loop.remove_reader(self._door.listener)
-            self._loop.call_later(pause, self._listen)
-
-    def _listen(self) -> None:
-        if self._accepts:
-            self._loop.add_reader(self._door.listener, self._accept)
-
-    def _take(self, accepted: socket.socket, client: str) -> HttpConnection:
-        """Make the connection of a client at this address."""
-        connection = self._protocol(
-            self._forget,
-            self._loop.time(),
-            config=self._server.config,
-            server_state=self._server.server_state,
-            app_state={},
-            _loop=self._loop,
-        )
-        self._connections.add(connection)
-        opening = self._loop.create_task(self._open(connection, accepted))
-        self._tasks.add(opening)
-        opening.add_done_callback(self._tasks.discard)
-        return connection
-
-    def _forget(self, connection: HttpConnection) -> None:
-        self._connections.discard(connection)
-
-    async def _open(self, connection: HttpConnection, accepted: socket.socket) -> None:
-        self._opening[connection] = accepted
-        try:
-            await self._loop.connect_accepted_socket(lambda: connection, accepted, **self._tls)
-        except OSError:  # the client has gone, is slow, or speaks no TLS
-            self._forget(connection)
-            accepted.close()
-        finally:
-            del self._opening[connection]
-
-    def _evict(self) -> bool:
-        """Close the oldest connection without a request; return whether there was one."""
-        candidates = (
-            connection
-            for connection in self._connections
-            if connection.is_connected or connection in self._opening
-        )
-        oldest = oldest_idle(candidates)
-        if oldest is None:
-            return False
-        self._end(oldest)
-        return True
-
-    def _end(self, connection: HttpConnection) -> None:
-        self._forget(connection)
-        if connection.is_connected:
-            connection.transport.abort()
-        elif connection in self._opening:
-            with suppress(OSError):  # the other side was faster
-                # its handshake then fails at once
-                self._opening[connection].shutdown(socket.SHUT_RDWR)
-
-    def _sweep(self) -> None:
-        now = self._loop.time()
-        connected = [connection for connection in self._connections if connection.is_connected]
-        for connection in connected:
-            connection.observe(now, self._patience, self._endless)
-        for connection in expired(connected, now):
-            self._end(connection)
-        self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+def prove(scope: MutableMapping[str, Any]) -> None:
+    """Count the connection of this request (ASGI) among those that may stay."""
+    visitor: Visitor | None = scope.get(VISITOR)
+    if visitor is not None:
+        visitor.prove()
 
 
 SAFE_METHODS = ("GET", "HEAD")
@@ -246,15 +45,34 @@ HEADERS = {
 """Headers of every answer; each guard adds the policy for its own content."""
 
 
+def taking(scope: Scope, receive: Receive) -> Receive:
+    """Return `receive` (ASGI), which notes that what came on the connection was taken."""
+    visitor: Visitor | None = scope.get(VISITOR)
+
+    async def take() -> Message:
+        message = await receive()
+        if visitor is not None:
+            visitor.untaken = 0
+        return message
+
+    return take
+
+
 class RequestGuard(ABC):
     """A guard that answers what `refusal` refuses, passes on the rest, and adds missing headers."""
 
     headers: Mapping[str, str] = HEADERS
 
-    def __init__(self, application: ASGIApp, names: Collection[str]) -> None:
-        """`names`: hosts that the server answers to besides `localhost` and any address."""
+    def __init__(
+        self, application: ASGIApp, names: Collection[str], listener: Listener | None = None
+    ) -> None:
+        """`names`: hosts that the server answers to besides `localhost` and any address.
+
+        Its connections come from the `listener`.
+        """
         self.application = application
         self._names = {"localhost", *(name.lower() for name in names)}
+        self._listener = listener
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request (ASGI)."""
@@ -266,7 +84,18 @@ class RequestGuard(ABC):
                 self._complete(MutableHeaders(scope=message))
             await send(message)
 
-        await (self.refusal(scope) or self.application)(scope, receive, send_with_headers)
+        with self.request(scope):
+            await (self.refusal(scope) or self.application)(scope, receive, send_with_headers)
+
+    def request(self, scope: Scope) -> AbstractContextManager[None]:
+        """Have the connection of a request know that it is answered, and the request of it."""
+        visitor = None
+        if self._listener is not None:
+            visitor = self._listener.visitor(scope["client"], scope["server"])
+        if visitor is None:  # it is no connection, or has given way
+            return nullcontext()
+        scope[VISITOR] = visitor
+        return visitor.request()
 
     @abstractmethod
     def refusal(self, scope: Scope) -> ASGIApp | None:
@@ -315,4 +144,5 @@ class PageGuard(RequestGuard):
             # It could read nothing, but hold a place of those who look.
             refusal = "this is not for the pages of other sites: open it in a tab of its own\n"
             return PlainTextResponse(refusal, 403)
+        prove(scope)
         return None

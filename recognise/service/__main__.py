@@ -99,7 +99,7 @@ def _serve(flags: argparse.Namespace, folder: Path, versions: Versions, limits: 
     with ExitStack() as until_the_end:
         listener = None
         if not flags.wait:
-            listener = until_the_end.enter_context(bound(options))
+            listener = until_the_end.enter_context(bound(options, limits))
         start_through(until_the_end.enter_context(closing(Nursery())))
         renewed = rights.around((flags.certificate, flags.key, flags.authority))
         rights.enter_cage(options, renewed, (folder, versions.folder.parent))

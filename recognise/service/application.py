@@ -26,12 +26,13 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from core import __version__
 from core.control.door import RateLimitedLog
 from core.exported.description import labels_of
+from core.web.entrance import prove
 from recognise.plausibility import windows_problem
 from recognise.service.guard import SENSOR_LOGGER, STREAM
 from recognise.service.limits import Budget, RequestError, bad, keep_what_there_is, whole_body
 from recognise.service.live.sockets import close_code, first_with_token, refuse
 from recognise.service.page import files
-from recognise.service.places import address_of, prove
+from recognise.service.places import address_of
 from recognise.service.serving import Served, Serving
 from recognise.service.tensors import (
     FLOAT,
@@ -121,9 +122,9 @@ def _counted(text: str) -> bytes:
 log = logging.getLogger(__name__)
 
 SERVER = "pscluster"
+RETRY = {"retry-after": "1"}
 EXTENSIONS = ("binary_tensor_data",)
 PLATFORMS = {"onnx": "onnxruntime_onnx", "litert": "litert_tflite"}
-RETRY = {"retry-after": "1"}
 _INLINE_BYTES = 65_536
 """A body up to this size is parsed in the event loop; a larger one would hold up the others."""
 
@@ -153,6 +154,11 @@ class Application:
         self._importing: asyncio.Future[None] | None = None
         self._streams: LiveStreams | None = None
         self._phones: Phones | None = None
+
+    async def end(self) -> None:
+        """End live sessions, which can continue elsewhere."""
+        if self._streams is not None:
+            await self._streams.end()
 
     def close(self) -> None:
         """End the sessions of phones and the thread; other sessions end with their connections."""
@@ -332,6 +338,8 @@ class Application:
 
 
 def _live() -> "tuple[type[LiveStreams], type[Phones]]":
+    import scipy.signal  # noqa: F401  # of the filters, before the first window
+
     from recognise.service.live.endpoint import LiveStreams
     from recognise.service.live.recordings import Phones
 

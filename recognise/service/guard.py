@@ -12,11 +12,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from core.control.door import Listener
 from core.control.requests import OWN_PAGE
-from core.web.entrance import HEADERS, SAFE_METHODS, RequestGuard
+from core.web.entrance import HEADERS, SAFE_METHODS, RequestGuard, prove, taking
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.page.files import is_page
-from recognise.service.places import prove
 
 OPEN_PATHS = ("/v2/health/live", "/v2/health/ready")
 """Probes need no token: they say no more than that the service runs."""
@@ -57,13 +57,14 @@ class ServiceGuard(RequestGuard):
         token: str | None,
         metrics: ServiceMetrics,
         operator_names: Collection[str] = (),
+        listener: Listener | None = None,
     ) -> None:
         """`names`: hosts that the service answers to besides `localhost` and any address.
 
         Without a token (None) none is asked. The operator gave `operator_names`. A page of one of
         them is ours whatever Host says, which a proxy may have changed.
         """
-        super().__init__(application, names)
+        super().__init__(application, names, listener)
         self._token = token
         self._operator_names = {name.lower() for name in operator_names}
         self._metrics = metrics
@@ -71,11 +72,12 @@ class ServiceGuard(RequestGuard):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request or take one WebSocket (ASGI)."""
         if scope["type"] == "websocket":
-            await self._handshake(scope, receive, send)
+            with self.request(scope):
+                await self._handshake(scope, taking(scope, receive), send)
         if scope["type"] != "http":
             return
         began = time.perf_counter()
-        body = _Body(receive)
+        body = _Body(receive, scope)
         code = 500
 
         async def send_after_body(message: Message) -> None:
@@ -201,15 +203,16 @@ class _Body:
     A connection that closes with unread bytes resets, and the client never reads why.
     """
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, scope: Scope) -> None:
         self._receive = receive
+        self._scope = scope
         self._more = True
         self._begun = False
 
     async def __call__(self) -> Message:
         """Receive the next part of the body (ASGI)."""
         self._begun = True
-        message = await self._receive()
+        message = await taking(self._scope, self._receive)()
         self._more = message["type"] == "http.request" and message.get("more_body", False)
         return message
 

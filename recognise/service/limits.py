@@ -37,8 +37,6 @@ class StreamLimits:
     """Sessions that are open at one time, of each kind."""
     message_bytes: int = MEBIBYTE
     """One message of a session."""
-    queued: int = 64
-    """Messages of one session that came and are not read yet; the kernel holds the others back."""
     hello_seconds: float = 5.0
     """Time from the connection to the first message."""
     idle_seconds: float = 60.0

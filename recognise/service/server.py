@@ -1,31 +1,26 @@
 """The service on its port, in the main thread, until a signal ends it."""
 
 import asyncio
-import json
 import logging
 import math
-import socket
+import signal
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-import h11
 import uvicorn
 
-from core.control.door import Door, listening, oldest_idle
+from core.control.door import AT_ONCE, Listener, RateLimitedLog
 from core.ground.errors import ClusterError, reason_of
 from core.metrics import exporter
-from core.web.entrance import Entrance, HttpConnection, Patience
+from core.web.entrance import end_late
 from recognise.service.application import Application
-from recognise.service.guard import STREAM, ServiceGuard
+from recognise.service.guard import ServiceGuard
 from recognise.service.limits import Budget, Limits, keep_what_there_is
-from recognise.service.live.sockets import Sockets
 from recognise.service.metrics import ServiceMetrics
-from recognise.service.places import MOST_UNPROVEN, PROVE, UnprovenPlaces
 from recognise.service.serving import LOOK_SECONDS, Serving
 from recognise.service.versions import Versions
 
@@ -33,126 +28,19 @@ if TYPE_CHECKING:
     from recognise.service.tls import Tls
 
 
-AT_ONCE = 4
-"""Connections to accept in one turn: they must not push each other out before they are read."""
-
-
-class ServiceConnection(HttpConnection):
-    """A connection that answers with the protocol's error object, and may become a WebSocket.
-
-    Names of uvicorn's: `send_400_response`, `handle_websocket_upgrade`, `_should_upgrade`,
-    `_get_upgrade`, `conn`, `config`, `scope`, `transport` and `ws_protocol_class`.
-    """
-
-    def send_400_response(self, msg: str) -> None:
-        """Refuse bytes that are no HTTP (overrides uvicorn's)."""
-        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            self.transport.close()  # an answer is under way
-            return
-        most = self.config.h11_max_incomplete_event_size
-        self._close_with(400, f"expected a request of HTTP/1.1 with a head of at most {most} bytes")
-
-    def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Make this connection a WebSocket, which the entrance forgets (overrides uvicorn's)."""
-        sockets = cast(Sockets, self.ws_protocol_class)
-        if sockets.full or sockets.ending:
-            if sockets.ending:
-                reason = "the service ends"
-            else:
-                reason = "too many sessions are open already"
-            self._close_with(503, f"{reason}: come again later")
-            return
-        self.forget(self)
-        super().handle_websocket_upgrade(event)
-
-    def _should_upgrade(self) -> bool:
-        """Return whether the request is for a WebSocket at its path (overrides uvicorn's).
-
-        At other paths the header Upgrade means nothing.
-        """
-        return (
-            self.scope["path"] == STREAM
-            and self.scope["method"] == "GET"
-            and self._get_upgrade() == b"websocket"
-        )
-
-    def _close_with(self, status: int, message: str) -> None:
-        body = json.dumps({"error": message}).encode()
-        headers = [
-            ("content-type", "application/json"),
-            ("content-length", str(len(body))),
-            ("connection", "close"),
-        ]
-        for event in (
-            h11.Response(status_code=status, headers=headers),
-            h11.Data(data=body),
-            h11.EndOfMessage(),
-        ):
-            self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
-
-
-class ServiceEntrance(Entrance):
-    """An entrance where a client without the token has a place for a moment only.
-
-    The name `app_state` is uvicorn's.
-    """
-
-    def __init__(
-        self, *arguments: Any, places: UnprovenPlaces, most_proven: int, **options: Any
-    ) -> None:
-        """`places` are those of clients that have not named the token."""
-        super().__init__(*arguments, **options)
-        self._places = places
-        self._most_proven = most_proven
-        self._proven: dict[HttpConnection, None] = {}
-        self._door.at_once = AT_ONCE
-
-    def _take(self, accepted: socket.socket, client: str) -> HttpConnection:
-        connection = super()._take(accepted, client)
-        self._places.enter(connection, client, partial(self._end, connection))
-        connection.app_state[PROVE] = partial(self._prove, connection)
-        return connection
-
-    def _prove(self, connection: HttpConnection) -> None:
-        if connection not in self._connections or connection in self._proven:
-            return
-        self._places.leave(connection)
-        if len(self._proven) >= self._most_proven:
-            oldest = oldest_idle(self._proven)
-            if oldest is not None:
-                self._end(oldest)
-        self._proven[connection] = None
-
-    def _forget(self, connection: HttpConnection) -> None:
-        self._places.leave(connection)
-        self._proven.pop(connection, None)
-        super()._forget(connection)
-
-
 log = logging.getLogger(__name__)
 
 KEEP_SECONDS = 75
 """A connection may stay without a request for so long: clients keep theirs, and a race with the end
 costs a request."""
-STALL_MILLISECONDS = 20_000
-"""Time that the kernel waits for a client that takes nothing (TCP_USER_TIMEOUT)."""
-LONGEST_ANSWER_SECONDS = 60.0
-"""Time from a request's head to its answer's end; the limits of the parts end before."""
+MOST_UNPROVEN = 128
+"""Connections of clients that have not named the token."""
+SHARE = 4
+"""One address has at most one in 4 of these."""
+START_SECONDS = 0.01
 CLOSE_SECONDS = 5
 PULSE_SECONDS = 10.0
 """A service whose event loop stood still for so long is not ready."""
-
-
-class _Server(uvicorn.Server):
-    """A server of uvicorn's that calls `before_shutdown`, a name of ours, before `shutdown`."""
-
-    before_shutdown: Callable[[], None]
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Notify the service first (overrides uvicorn's)."""
-        self.before_shutdown()
-        await super().shutdown(sockets)
 
 
 class Pulse:
@@ -195,22 +83,17 @@ class ServiceOptions:
     """
 
 
-def bound(options: ServiceOptions) -> socket.socket:
+def bound(options: ServiceOptions, limits: Limits) -> Listener:
     """Return the socket that listens. Raises ClusterError when the port is taken."""
+    most = limits.connections + limits.streams.sessions
     try:
-        listener = listening(options.host, options.port)
+        return Listener(options.host, options.port, "the service", MOST_UNPROVEN, most, SHARE)
     except (OSError, OverflowError) as problem:
         reason = getattr(problem, "strerror", None) or problem
         raise ClusterError(
             f"port {options.port} of {options.host} cannot be opened ({reason}): end what listens"
             " there, or choose another with --port"
         ) from None
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALL_MILLISECONDS)
-    # Accepted sockets inherit it. asyncio sets it where a socket names its protocol, and `accept`
-    # names none; without it, the second part of an answer waits 40 ms for the client's
-    # acknowledgement of the first.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
 
 
 async def serve(
@@ -219,7 +102,7 @@ async def serve(
     options: ServiceOptions,
     limits: Limits,
     ready: Callable[[int, int, int], None],
-    listener: socket.socket | None = None,
+    listener: Listener | None = None,
 ) -> None:
     """Answer until SIGINT or SIGTERM, at `listener` where the port is open already.
 
@@ -230,7 +113,7 @@ async def serve(
     versions = Versions(folder, limits)
     if options.waits:
         await _first(versions)
-    listener = listener or bound(options)
+    listener = listener or bound(options, limits)
     metrics = ServiceMetrics()
     pulse = Pulse()
     with (
@@ -239,52 +122,65 @@ async def serve(
         closing(Serving(name, versions, limits, metrics)) as serving,
     ):
         await serving.begin()
-        budget = Budget(limits.held_bytes)
-        application = Application(serving, options.token, budget, options.authority)
-        guarded = ServiceGuard(
-            application.starlette(), options.names, options.token, metrics, options.given_names
+        application = Application(
+            serving, options.token, Budget(limits.held_bytes), options.authority
         )
-        places = UnprovenPlaces()
-        sockets = Sockets(limits.streams, metrics.session_refused, places, budget)
-        server = _Server(_configuration(guarded, limits, sockets))
-        server.config.load()
+        guarded = ServiceGuard(
+            application.starlette(),
+            options.names,
+            options.token,
+            metrics,
+            options.given_names,
+            listener,
+        )
+        server = uvicorn.Server(_configuration(guarded, limits, options.tls))
         following = [
             asyncio.create_task(serving.follow()),
             asyncio.create_task(serving.watch()),
             asyncio.create_task(pulse.follow()),
+            asyncio.create_task(end_late(listener)),
         ]
         if options.tls is not None:
             following.append(asyncio.create_task(options.tls.follow()))
-        door = Door(listener, "the service", limits.connections + MOST_UNPROVEN)
-        patience = Patience(limits.body_seconds / 2, LONGEST_ANSWER_SECONDS, KEEP_SECONDS)
-        entrance = ServiceEntrance(
-            door,
-            server,
-            endless="",
-            patience=patience,
-            protocol=ServiceConnection,
-            tls=options.tls.context if options.tls else None,
-            places=places,
-            most_proven=limits.connections,
-        )
-        server.before_shutdown = partial(_take_no_more, entrance, sockets)
         keep_what_there_is()
-        ready(listener.getsockname()[1], serving.current.number, metrics_port)
+        failures = RateLimitedLog(log)
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: failures.say(f"a connection failed: {context!r:.300}")
+        )
+        answering = asyncio.create_task(server.serve(sockets=[listener]))
         try:
-            await server.serve(sockets=[])  # which come through the entrance
+            while not (server.started or answering.done()):
+                await asyncio.sleep(START_SECONDS)
+            asked_to_end = _asked_to_end()
+            ready(listener.port, serving.current.number, metrics_port)
+            await asyncio.wait((answering, asked_to_end), return_when=asyncio.FIRST_COMPLETED)
+            for listening in server.servers:  # a session that moves must not come here again
+                listening.close()
+            await application.end()
+            server.should_exit = True
+            await answering
         finally:
             for task in following:
                 task.cancel()
-            entrance.close()
             application.close()
             await asyncio.gather(*following, return_exceptions=True)
-            await asyncio.sleep(0)
 
 
-def _take_no_more(entrance: Entrance, sockets: Sockets) -> None:
-    """Take no new client: a session that moves must not find this service once more."""
-    entrance.stop()
-    sockets.end()
+def _asked_to_end() -> asyncio.Future[None]:
+    """Return a future that SIGINT and SIGTERM complete, in the place of uvicorn's handlers.
+
+    Live sessions end before the connections, which uvicorn would close at once.
+    """
+    loop = asyncio.get_running_loop()
+    asked = loop.create_future()
+
+    def end() -> None:
+        if not asked.done():
+            asked.set_result(None)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, end)
+    return asked
 
 
 async def _first(versions: Versions) -> None:
@@ -315,7 +211,7 @@ def _exporter(options: ServiceOptions, metrics: ServiceMetrics, pulse: Pulse) ->
         metrics_exporter.close()
 
 
-def _configuration(application: ServiceGuard, limits: Limits, sockets: Sockets) -> uvicorn.Config:
+def _configuration(application: ServiceGuard, limits: Limits, tls: "Tls | None") -> uvicorn.Config:
     return uvicorn.Config(
         application,
         log_config=None,
@@ -324,12 +220,14 @@ def _configuration(application: ServiceGuard, limits: Limits, sockets: Sockets) 
         lifespan="off",
         loop="asyncio",
         http="h11",
-        ws=cast(Any, sockets),
-        ws_max_size=limits.streams.message_bytes,
+        ws="websockets-sansio",
+        ws_max_size=2 * limits.streams.message_bytes,
         ws_per_message_deflate=False,
         server_header=False,
         proxy_headers=False,
+        backlog=AT_ONCE,
         h11_max_incomplete_event_size=limits.head_bytes,
         timeout_keep_alive=KEEP_SECONDS,
         timeout_graceful_shutdown=CLOSE_SECONDS,
+        ssl_context_factory=None if tls is None else lambda *_: tls.context,
     )

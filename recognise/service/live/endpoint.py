@@ -24,6 +24,9 @@ from recognise.service.serving import Serving
 
 log = logging.getLogger(__name__)
 
+MOVE_SECONDS = 1.0
+"""Time to send a session its state, beyond that to compute its windows."""
+
 
 class LiveStreams:
     """The endpoint of WebSockets over one model."""
@@ -34,6 +37,18 @@ class LiveStreams:
         self._limits = serving.limits.streams
         self._places = SessionPlaces(self._limits.sessions)
         self._log = RateLimitedLog(log, logging.ERROR)
+        self._is_ending = False
+        self._listening: set[asyncio.Timeout] = set()
+        """The waits for the next message of each session."""
+        self._open: set[asyncio.Task[Any]] = set()
+
+    async def end(self) -> None:
+        """Have each session move: it takes no more messages, and gives its state away."""
+        self._is_ending = True
+        for listening in self._listening:
+            listening.reschedule(0.0)
+        if self._open:
+            await asyncio.wait(self._open, timeout=self._limits.leave_seconds + MOVE_SECONDS)
 
     async def __call__(self, websocket: WebSocket, first: str | None = None) -> None:
         """Serve one session, from behind the handshake to its end.
@@ -67,6 +82,9 @@ class LiveStreams:
         settings = hello.settings(description, limits)
         of = address_of(websocket.scope)
         session = LiveSession("stream", settings, self._serving, hello.resume, of)
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
         try:
             inputs = inputs_of(settings.signals)
             ready = {
@@ -92,6 +110,7 @@ class LiveStreams:
                 _given_way(gives_way),
             )
         finally:
+            self._open.discard(task)
             session.close()
 
     async def _read(self, websocket: WebSocket, session: LiveSession, heard: "_Heard") -> None:
@@ -100,7 +119,7 @@ class LiveStreams:
         now = perf_counter()
         messages_rate = Rate("messages", limits.messages_per_second, limits.burst_messages, now)
         readings_rate = Rate("readings", limits.readings_per_second, limits.burst_readings, now)
-        while (text := await text_of(websocket)) is not None:
+        while (text := await self._next(websocket)) is not None:
             heard.at = arrived = perf_counter()
             messages_rate.take(1, arrived)
             readings = messages.readings(text, len(session.settings.readings.channels))
@@ -108,6 +127,21 @@ class LiveStreams:
             await session.take(readings, arrived)
         await session.leave(limits.leave_seconds)
         await asyncio.Event().wait()  # `_answer` ends the session
+
+    async def _next(self, websocket: WebSocket) -> str | None:
+        """Return the next message, or None when the service ends.
+
+        Messages that have not been taken by then are sent again elsewhere.
+        """
+        when = 0.0 if self._is_ending else None
+        try:
+            async with asyncio.timeout_at(when) as listening:
+                self._listening.add(listening)
+                return await text_of(websocket, self._limits)
+        except TimeoutError:
+            return None
+        finally:
+            self._listening.discard(listening)
 
     @contextmanager
     def _place(self, websocket: WebSocket) -> Iterator[asyncio.Event]:

@@ -9,10 +9,11 @@ from contextlib import closing
 import pytest
 
 from core.control import server
+from core.control.actions import READERS, Routes
 from core.control.client import NoAnswerError, ask
 from core.control.door import RateLimitedLog, share_of
 from core.control.requests import Reply, Request
-from core.control.server import Computation, Pool, Server
+from core.control.server import Server
 from tests.core.control.crowd import crowd
 from tests.core.server.processes import HANG_SECONDS, asked, python
 from tests.tables import table
@@ -88,10 +89,9 @@ def ended(connection: socket.socket) -> bytes:
 @pytest.mark.parametrize("trickles", [False, True])
 def test_a_crowd_that_asks_nothing_keeps_nobody_out(trickles: bool) -> None:
     with serving() as running, crowd(running.port, 1300, trickles):
-        before = threading.active_count()
         for _ in range(50):
             assert get(running) == "here\n"
-        assert threading.active_count() <= before
+        assert threading.active_count() < 3 * server.MOST_CONNECTIONS
 
 
 def test_without_descriptors_it_waits_says_so_once_and_goes_on() -> None:
@@ -161,22 +161,17 @@ def test_what_is_too_much_or_no_request_is_refused(words: str, status: int) -> N
 
 def test_work_that_takes_long_holds_up_nobody_and_is_bounded() -> None:
     go = threading.Event()
-    free = threading.Semaphore(Pool.READ.value)
+    free = threading.Semaphore(READERS)
 
-    def compute() -> Reply:
-        assert free.acquire(blocking=False), "more at once than the pool has threads"
+    def compute(request: Request) -> Reply:
+        assert free.acquire(blocking=False), "more at once than may read"
         go.wait(HANG_SECONDS)
         free.release()
         return Reply.words(200, "done")
 
-    def route(request: Request) -> Reply | Computation:
-        if request.target == "/long":
-            return Computation(Pool.READ, compute)
-        return here(request)
-
-    with serving(route) as running:
-        many = [connected(running, LONG) for _ in range(3 * Pool.READ.value)]
-        assert get(running) == "here\n"
+    with serving(Routes({"/long": compute})) as running:
+        many = [connected(running, LONG) for _ in range(3 * READERS)]
+        assert asked(running.port, "/").status == 404
         go.set()
         for connection in many:
             with connection:
@@ -205,13 +200,16 @@ def test_over_the_limit_it_is_the_oldest_one_without_a_request_that_goes(
 def test_when_all_are_at_work_a_new_one_is_closed_at_once() -> None:
     go = threading.Event()
 
-    def wait(request: Request) -> Computation:
-        return Computation(Pool.ACT, lambda: Reply.words(200, str(go.wait(HANG_SECONDS))))
+    working = threading.Semaphore(0)
+
+    def wait(request: Request) -> Reply:
+        working.release()
+        return Reply.words(200, str(go.wait(HANG_SECONDS)))
 
     with serving(wait, most=4) as running:
         many = [connected(running, b"GET / HTTP/1.0\r\n\r\n") for _ in range(4)]
-        while len(running._working[Pool.ACT]) < 4:
-            threading.Event().wait(0.01)
+        for _ in many:
+            assert working.acquire(timeout=HANG_SECONDS)
         with pytest.raises(NoAnswerError):
             get(running)
         go.set()
@@ -223,14 +221,12 @@ def test_when_all_are_at_work_a_new_one_is_closed_at_once() -> None:
 def test_an_answer_that_fails_is_500_and_the_next_one_is_answered(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def broken(request: Request) -> Reply | Computation:
-        if request.target == "/work":
-            return Computation(Pool.READ, lambda: Reply.words(200, str(1 // 0)))
+    def broken(request: Request) -> Reply:
         raise KeyError(request.target)
 
     with serving(broken) as running:
-        for target in ("/", "/work"):
-            assert asked(running.port, target).status == 500
+        for _ in range(2):
+            assert asked(running.port, "/").status == 500
     assert caplog.text.count("the answer to 127.0.0.1 failed") == 2
 
 

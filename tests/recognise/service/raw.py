@@ -2,6 +2,7 @@
 
 import json
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 
 LONGEST_ANSWER = 1 << 20
@@ -17,6 +18,8 @@ class Answer:
 
     @property
     def error(self) -> str:
+        if b"content-type: application/json" not in self.headers.lower():
+            return self.body.decode()  # uvicorn's own words: the bytes are no HTTP
         found: str = json.loads(self.body)["error"]
         return found
 
@@ -49,11 +52,9 @@ def read(connection: socket.socket, received: bytes = b"") -> Answer | None:
         wanted = int(lengths[0].partition(b":")[2])
     else:
         wanted = LONGEST_ANSWER
-    while len(body) < wanted:
-        more = connection.recv(65_536)
-        if not more:
-            break
-        body += more
+    with suppress(ConnectionResetError):  # it may close with bytes unread
+        while len(body) < wanted and (more := connection.recv(65_536)):
+            body += more
     return Answer(int(head.split(b" ")[1]), head, body[:wanted], body[wanted:])
 
 

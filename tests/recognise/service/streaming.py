@@ -29,8 +29,9 @@ UPGRADE = (
 def socket(service: Service, **more: Any) -> Iterator[ClientConnection]:
     """A WebSocket before the first message; `headers` replaces the one with the token."""
     headers = more.pop("headers", service.headers)
+    path = more.pop("path", STREAM)
     with connect(
-        f"ws://{service.address}{STREAM}",
+        f"ws://{service.address}{path}",
         additional_headers=headers,
         compression=None,
         proxy=None,

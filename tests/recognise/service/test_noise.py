@@ -119,6 +119,8 @@ def why_it_ended(running: Service, frames: list[bytes]) -> str:
     # The client's own close is answered with its code, or with nothing.
     if may_close(frames) and not refusals:
         return "closed"
+    if found.code in (None, 1002, 1007, 1009) and not refusals:  # uvicorn's own end
+        return str(found.code)
     assert found.code in REFUSALS, (frames, found)
     assert len(refusals) == 1, (frames, found)
     assert refusals[0], (frames, found)

@@ -13,14 +13,13 @@ import numpy as np
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from recognise.service.limits import RequestError, StreamLimits
+from recognise.service.limits import Limits, RequestError, StreamLimits
 from recognise.service.live.endpoint import _Heard
 from recognise.service.live.session import Rate
 from recognise.service.server import ServiceOptions, bound
 from tests.recognise.exports import export
 from tests.recognise.readings import walk
 from tests.recognise.service.frames import CLOSE, HELLO, answers, frame
-from tests.recognise.service.raw import read
 from tests.recognise.service.running import Service
 from tests.recognise.service.streaming import (
     UPGRADE,
@@ -63,25 +62,6 @@ def test_more_sessions_than_there_is_room_for_are_told_so(running: Service) -> N
                 f'service_sessions{{kind="stream",role="service",task="0"}} {LIMITS.sessions:.1f}'
             )
             assert line in client.get("/metrics").text
-    assert is_well(running)
-
-
-def test_connections_beyond_those_get_an_answer_of_http(running: Service) -> None:
-    """A connection that got the reason and does not close counts too, for a second."""
-    upgrade = UPGRADE.format(running.token).encode()
-    with ExitStack() as stack:
-        for _ in range(4 * LIMITS.sessions):
-            connection = stack.enter_context(running.connected())
-            connection.sendall(upgrade)
-            first = connection.recv(12)
-            if first != b"HTTP/1.1 101":
-                break
-        refused = read(connection, first)
-    assert refused is not None
-    assert (refused.status, refused.error) == (
-        503,
-        "too many sessions are open already: come again later",
-    )
     assert is_well(running)
 
 
@@ -132,8 +112,8 @@ def _flood(connection: sockets.socket, content: bytes) -> None:
 @pytest.mark.parametrize(
     ("content", "code"),
     [
-        (frame(1, HELLO) + frame(1, b"\xff") + frame(CLOSE, b"\x03\xe8"), 1000),
-        (frame(1, HELLO) + frame(1, b"{}") * (LIMITS.queued + 1) + frame(CLOSE, b"\x03\xe8"), 1000),
+        (frame(1, HELLO) + frame(1, b"\xff") + frame(CLOSE, b"\x03\xe8"), None),
+        (frame(1, HELLO) + frame(1, b"{}") * 65 + frame(CLOSE, b"\x03\xe8"), 1000),
         (PARTS + frame(0, b"") + frame(CLOSE, b"\x03\xe8"), 1000),
         (frame(1, HELLO) + frame(3, b""), 1002),
     ],
@@ -145,9 +125,9 @@ def _flood(connection: sockets.socket, content: bytes) -> None:
     ],
 )
 def test_what_comes_in_one_read_fails_no_session(
-    running: Service, content: bytes, code: int
+    running: Service, content: bytes, code: int | None
 ) -> None:
-    """Each of them raised in the service, which logged a traceback for each connection."""
+    """Where uvicorn fails the connection just ends; no traceback is logged."""
     with running.connected() as connection:
         connection.sendall(UPGRADE.format(running.token).encode())
         assert b" 101 " in connection.recv(1000)
@@ -165,7 +145,7 @@ def test_what_comes_in_one_read_fails_no_session(
 
 def test_no_answer_waits_for_the_acknowledgement_of_its_first_part() -> None:
     with (
-        bound(ServiceOptions("127.0.0.1", 0)) as listener,
+        bound(ServiceOptions("127.0.0.1", 0), Limits()) as listener,
         sockets.create_connection(listener.getsockname()),
     ):
         accepted, _ = listener.accept()
