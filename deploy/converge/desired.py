@@ -12,7 +12,7 @@ from core.ground.errors import ClusterError
 from core.logs import say
 from deploy.cluster.cluster import address_lines
 from deploy.cluster.connector import Connector
-from deploy.cluster.fleet import Fleet, Local
+from deploy.cluster.fleet import Fleet, Local, split_errors
 from deploy.cluster.places import ENVIRONMENTS, publisher, shared_folders
 from deploy.converge.check import MACHINES, Finding, data_of
 from deploy.converge.code import prune, prune_wheels
@@ -355,8 +355,8 @@ class Machines(DeploymentSpec, Desired):
 
     def tidy(self, fleet: Fleet, answers: Survey[MachineFacts], names: Sequence[str]) -> list[str]:
         """Remove old releases, environments and wheels."""
-        done = prune(fleet, names, self.inventory.deployment.keep_releases)
-        problems = [str(result) for result in done.values() if isinstance(result, ClusterError)]
+        _, errors = split_errors(prune(fleet, names, self.inventory.deployment.keep_releases))
+        problems = [str(error) for error in errors.values()]
         if {*names} != {
             node.name for node in self.inventory.nodes
         }:  # the others' needs are unknown

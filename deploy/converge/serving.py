@@ -6,7 +6,6 @@ Several are restarted one node after the other, so that clients find a service a
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from core.ground.errors import ClusterError
 from deploy.cluster.connector import Connector
 from deploy.cluster.places import (
     CERTIFICATES,
@@ -16,7 +15,7 @@ from deploy.cluster.places import (
     account_numbers,
 )
 from deploy.common.command_line import quoted
-from deploy.converge.apply import by_hand
+from deploy.converge.apply import run_as_root
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.resources import OWNER, RunningUnit, keep_folder, keep_unit_files
 from deploy.converge.subject import (
@@ -152,17 +151,9 @@ def restart_service(inventory: "Inventory", node: Connector) -> str:
     Raises ClusterError.
     """
     arguments = words_of("restart", inventory, node.name)
-    done = node.run(
-        [PYTHON, "-", *arguments],
-        stdin=SCRIPT,
-        root=True,
-        deadline_seconds=READY_SECONDS + SPARE_SECONDS,
-    )
-    if not done.ok:
-        raise ClusterError(
-            f"{node.name}: service not ready: {' | '.join(done.last_lines[-3:])}; {by_hand(node)}"
-        )
-    return done.text.split()[-1]
+    command = [PYTHON, "-", *arguments]
+    seconds = READY_SECONDS + SPARE_SECONDS
+    return run_as_root(node, command, "service not ready", seconds, SCRIPT).split()[-1]
 
 
 def keep_certificate(facts: MachineFacts, address: str, names: Sequence[str]) -> Changes:

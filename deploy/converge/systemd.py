@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from core.ground.errors import ClusterError
 from deploy.cluster.connector import Connector
-from deploy.cluster.fleet import Fleet
+from deploy.cluster.fleet import Fleet, split_errors
 from deploy.cluster.places import (
     MONITOR_ACCOUNT,
     ROLE_ACCOUNT,
@@ -28,7 +27,7 @@ from deploy.cluster.services import (
     kept_tasks,
 )
 from deploy.common.command_line import filled, quoted, shell
-from deploy.converge.apply import by_hand
+from deploy.converge.apply import run_as_root
 from deploy.converge.check import Finding
 from deploy.converge.machine_facts import MEGABYTE, THROTTLED_NOW, MachineFacts, Questions, UnitFact
 from deploy.converge.reachability import wrong_sources
@@ -73,13 +72,7 @@ class Systemd:
             # It has its result while all roles are still there. Its node's failure comes with the
             # next command.
             fleet.each(_interrupt_on, [coordinator.node])
-        results = fleet.each(_stop_on, nodes)
-        stopped = {
-            name: result for name, result in results.items() if not isinstance(result, ClusterError)
-        }
-        failed = {
-            name: result for name, result in results.items() if isinstance(result, ClusterError)
-        }
+        stopped, failed = split_errors(fleet.each(_stop_on, nodes))
         return Stopped(stopped, failed=failed)
 
     def restart(self, fleet: Fleet, tasks: "Sequence[Task]") -> ClusterStatus:
@@ -94,9 +87,9 @@ class Systemd:
             for task in tasks
         }
         results = fleet.each(lambda node: restart_on(node, of_node[node.name]), list(of_node))
-        failed = [str(result) for result in results.values() if isinstance(result, ClusterError)]
+        _, failed = split_errors(results)
         if failed:
-            raise DegradedError("\n".join(failed))
+            raise DegradedError("\n".join(map(str, failed.values())))
         ready = (RoleStatus.of(task, RoleState.READY) for task in tasks)
         return ClusterStatus(self._inventory.cluster, tuple(ready))
 
@@ -196,11 +189,7 @@ def restart_script(units: Sequence[str]) -> str:
 def restart_on(node: Connector, tasks: "Sequence[Task]") -> None:
     """Restart the units of these roles on one node. Raises ClusterError."""
     script = restart_script([unit_name(task) for task in tasks])
-    done = node.run(shell(script), root=True, deadline_seconds=RESTART_SECONDS)
-    if not done.ok:
-        raise ClusterError(
-            f"{node.name}: not restarted: {' | '.join(done.last_lines[-3:])}; {by_hand(node)}"
-        )
+    run_as_root(node, shell(script), "not restarted", RESTART_SECONDS)
 
 
 def _interrupt_on(node: Connector) -> None:
@@ -208,12 +197,7 @@ def _interrupt_on(node: Connector) -> None:
 
 
 def _stop_on(node: Connector) -> list[str]:
-    done = node.run(shell(stop_script()), root=True, deadline_seconds=STOP_SECONDS)
-    if not done.ok:
-        raise ClusterError(
-            f"{node.name}: not stopped: {' | '.join(done.last_lines[-3:])}; {by_hand(node)}"
-        )
-    return done.text.split()
+    return run_as_root(node, shell(stop_script()), "not stopped", STOP_SECONDS).split()
 
 
 @dataclass(frozen=True)
