@@ -86,8 +86,8 @@ def keep_release(facts: MachineFacts, wheel: CodeWheel, environment: str) -> Cha
         yield Change("release", wheel.key, "create", detail, steps)
 
 
-def _plan(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
-    environment = spec.environment(node, facts)
+def _plan(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
+    environment = spec.environment(facts)
     if environment is None:
         return
     wheels = spec.folders.seen("wheels", environment)

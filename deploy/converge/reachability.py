@@ -15,7 +15,7 @@ from deploy.common.command_line import quoted
 from deploy.converge.apply import StepFailure
 from deploy.converge.check import Finding
 from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.subject import DeploymentSpec, Found, NodeAnswer, NodeSpec, Subject
+from deploy.converge.subject import DeploymentSpec, Found, NodeAnswer, Subject
 from deploy.render.network import NFS_PORT, NODE_EXPORTER_PORT, firewall_mark
 from deploy.rooted.commands import PYTHON
 
@@ -288,7 +288,7 @@ def _reachability_facts(answer: NodeAnswer) -> Mapping[str, object]:
     return {"sources": sources}
 
 
-def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _check(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     yield from (
         ("problem", "network", line) for line in wrong_sources(spec.inventory, spec.name, facts)
     )
@@ -312,10 +312,10 @@ def wrong_sources(inventory: "Inventory", node: str, facts: MachineFacts) -> Ite
             )
 
 
-def _questions(spec: DeploymentSpec, node: str) -> Questions:
-    needs = needs_of(spec.inventory, node)
+def _questions(spec: DeploymentSpec) -> Questions:
+    needs = needs_of(spec.inventory, spec.name)
     return Questions(
-        peers=tuple(sorted({need.host for need in needs if need.provider not in (None, node)}))
+        peers=tuple(sorted({need.host for need in needs if need.provider not in (None, spec.name)}))
     )
 
 

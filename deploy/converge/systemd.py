@@ -242,7 +242,8 @@ def node_rows(
             rows.append(_lost(node.name, machines.inventory.links[node.name], roles, reason))
         elif node.name in survey.facts:
             lines = [finding.line for finding in troubles if finding.node == node.name]
-            rows.append(_Row(machines, node.name, survey.facts[node.name]).of(roles, lines))
+            spec = machines.of_node(node.name)
+            rows.append(_Row(spec, survey.facts[node.name]).of(roles, lines))
     return tuple(rows)
 
 
@@ -254,10 +255,10 @@ def _lost(name: str, address: str, roles: Sequence[RoleStatus], reason: str) -> 
 class _Row:
     """The row of one node that answered, filled step by step."""
 
-    def __init__(self, machines: "Machines", name: str, facts: MachineFacts) -> None:
+    def __init__(self, machines: "Machines", facts: MachineFacts) -> None:
         self._machines = machines
         self._inventory = machines.inventory
-        self._name = name
+        self._name = machines.name
         self._facts = facts
         self._roles: list[str] = []
         self._ports: list[str] = []
@@ -266,9 +267,9 @@ class _Row:
     def of(self, roles: Sequence[RoleStatus], troubles: Sequence[str]) -> NodeRow:
         """Return the row, with the states of the node's roles."""
         self._add_roles(roles)
-        if self._machines.watches(self._name):
+        if self._machines.watches:
             self._add_monitor()
-        if self._machines.recognises(self._name):
+        if self._machines.recognises:
             self._add_service()
         self._look_at_exporter()
         folders = self._machines.folders
@@ -306,7 +307,7 @@ class _Row:
     def _add_roles(self, roles: Sequence[RoleStatus]) -> None:
         self._roles += [f"{role.name} {role.state}" for role in roles]
         self._trouble += [_trouble(role) for role in roles if role.state is not RoleState.READY]
-        for task in self._machines.tasks(self._name):
+        for task in self._machines.tasks:
             for port in (task.port, task.metrics_port):
                 if not self._add_port(port, ROLE_ACCOUNT) and not self._trouble:
                     self._trouble.append(f"no process listens on port {port} of {task.name}")
