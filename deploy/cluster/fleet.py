@@ -231,3 +231,17 @@ class Fleet:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def split_errors(
+    results: Mapping[str, T | ClusterError],
+) -> tuple[dict[str, T], dict[str, ClusterError]]:
+    """Return what `Fleet.each` got of nodes, and the errors of the others."""
+    answers: dict[str, T] = {}
+    errors: dict[str, ClusterError] = {}
+    for name, result in results.items():
+        if isinstance(result, ClusterError):
+            errors[name] = result
+        else:
+            answers[name] = result
+    return answers, errors

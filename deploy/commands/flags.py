@@ -182,11 +182,6 @@ class Flag:
         """Whether it may be given several times."""
         return isinstance(self.default, tuple)
 
-    @property
-    def needs_value(self) -> bool:
-        """Whether the next word is always its value."""
-        return not self.is_switch and self.bare is None
-
 
 def text(meaning: str, default: Any = None, **more: Any) -> Any:
     """Declare a flag with a value."""

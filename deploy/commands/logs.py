@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from core.ground.errors import ClusterError, UsageError
+from core.ground.errors import UsageError
 from core.logs import say
 from deploy.cluster.services import DegradedError
 from deploy.commands.action import takes
@@ -48,6 +48,7 @@ def logs(flags: LogsFlags) -> None:
         count = USUAL_LINES
     opened = open_cluster(flags, as_written=True)
     places = opened.cluster.services.logs()
+    from deploy.cluster.fleet import split_errors
     from deploy.logs import (
         MOST_LINES,
         ClusterLogs,
@@ -73,9 +74,8 @@ def logs(flags: LogsFlags) -> None:
         # Files of this machine take no time.
         with waiting_for("reading the logs", quiet=not cluster_logs.has_journals):
             last = cluster_logs.last(fleet, flags.follow)
-        errors = [str(result) for result in last.values() if isinstance(result, ClusterError)]
-        read = [result for result in last.values() if not isinstance(result, ClusterError)]
-        all_entries = [entry for entries in read for entry in entries]
+        read, errors = split_errors(last)
+        all_entries = [entry for entries in read.values() for entry in entries]
         matching = [entry for entry in in_order(all_entries) if display.wants(entry)]
         if run and not matching and not flags.follow and not errors:
             remedy = "there is no run here: leave --run out"
@@ -90,4 +90,4 @@ def logs(flags: LogsFlags) -> None:
         if flags.follow:
             cluster_logs.follow(fleet, show)
     if errors:
-        raise DegradedError("\n".join(errors))
+        raise DegradedError("\n".join(map(str, errors.values())))

@@ -127,6 +127,7 @@ def reset(flags: ResetFlags) -> None:
 
     Asks first.
     """
+    from deploy.cluster.fleet import split_errors
     from deploy.cluster.places import shared_folders
 
     opened = open_cluster(flags).for_machines("reset")
@@ -170,23 +171,18 @@ def reset(flags: ResetFlags) -> None:
         opened.cluster.forget_nodes(done)
         if opened.keys is not None:
             opened.keys.forget(done)
-    errors = [str(result) for result in results.values() if isinstance(result, ClusterError)]
+    _, errors = split_errors(results)
     if errors:
-        raise DegradedError("\n".join(errors))
+        raise DegradedError("\n".join(map(str, errors.values())))
 
 
 def _reset_on(node: "Connector", inventory: "Inventory", with_data: bool) -> str:
     from deploy.common.command_line import shell
-    from deploy.converge.apply import by_hand
+    from deploy.converge.apply import run_as_root
     from deploy.converge.subjects import reset_script
 
     script = reset_script(inventory, node.name, data=with_data)
-    done = node.run(shell(script), root=True, deadline_seconds=RESET_SECONDS)
-    if not done.ok:
-        raise ClusterError(
-            f"{node.name}: not reset: {' | '.join(done.last_lines[-3:])}; {by_hand(node)}"
-        )
-    return " ".join(done.text.split())
+    return " ".join(run_as_root(node, shell(script), "not reset", RESET_SECONDS).split())
 
 
 @takes(AnsweredFlags)
@@ -196,6 +192,7 @@ def trust(flags: AnsweredFlags) -> None:
     from core.inventory import this_machine
     from core.inventory.loading import addressed
     from deploy.cluster.cluster import TrustedAddresses, host_names, resolved_names
+    from deploy.cluster.fleet import split_errors
     from deploy.cluster.login import PinnedKeys, Sighting, addresses
     from deploy.cluster.refusals import ask_for_key
 
@@ -222,15 +219,12 @@ def trust(flags: AnsweredFlags) -> None:
                 )
             return pinned.standing(address, ask_for_key(address, through))
 
-        answers = fleet.each(sight, names)
-    silent = [result for result in answers.values() if isinstance(result, ClusterError)]
-    sightings = [result for result in answers.values() if isinstance(result, Sighting)]
+        seen, silent = split_errors(fleet.each(sight, names))
+    sightings = list(seen.values())
     unasked = [address for name, address in address_of.items() if name not in names]
     book = TrustedAddresses(opened.cluster.known_hosts)
     before = book.load()
-    trusted = {
-        one.address.name: hosts[one.address.name] for one in sightings if one.address.name in hosts
-    }
+    trusted = {name: hosts[name] for name in seen if name in hosts}
     for name, host in trusted.items():
         was = before.get(name, ("", host))[1]
         say(
@@ -239,7 +233,7 @@ def trust(flags: AnsweredFlags) -> None:
         )
     _pin(pinned, sightings, flags.yes, unasked)
     book.keep(inventory, trusted)
-    for error in silent:
+    for error in silent.values():
         say(error, error=True)
     if silent:
         end_degraded()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from core.ground.errors import ClusterError, UsageError
 from core.logs import say
 from deploy.cluster.connector import Connector
+from deploy.cluster.fleet import split_errors
 from deploy.cluster.services import DegradedError, kept_tasks
 from deploy.common.command_line import command, shell
 from deploy.common.interrupts import waiting_for
@@ -114,8 +115,8 @@ class _RollbackRun:
         """Take some nodes back at once; return False where a service does not answer again."""
         drain(self._inventory, self._fleet, [task for name in batch for task in self._roles[name]])
         with waiting_for(f"going back on {', '.join(batch)}"):
-            results = self._fleet.each(self._back_on, batch)
-        self._note_failures(results)
+            _, errors = split_errors(self._fleet.each(self._back_on, batch))
+        self._failed |= errors
         moved = [name for name in batch if name not in self._failed]
         back, problems = _with_services(self._inventory, self._fleet, moved)
         self._failed |= problems
@@ -154,14 +155,9 @@ class _RollbackRun:
             return _look_at_node(node, self._roles[node.name], node.name in serving)
 
         with waiting_for(f"looking at the releases of {len(self._names)} nodes"):
-            answers = self._fleet.each(standing_of, self._names)
-        self._note_failures(answers)
-        return {name: answer for name, answer in answers.items() if isinstance(answer, Standing)}
-
-    def _note_failures(self, results: Mapping[str, object]) -> None:
-        for name, result in results.items():
-            if isinstance(result, ClusterError):
-                self._failed[name] = result
+            standings, errors = split_errors(self._fleet.each(standing_of, self._names))
+        self._failed |= errors
+        return standings
 
     def _that_need(self, *needs: Need) -> list[str]:
         return [name for name, need in self._needs.items() if need in needs]

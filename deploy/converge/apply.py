@@ -353,6 +353,21 @@ def by_hand(node: Connector) -> str:
     )
 
 
+def run_as_root(
+    node: Connector,
+    command: Words,
+    failed: str,
+    deadline_seconds: float,
+    stdin: bytes | None = None,
+) -> str:
+    """Return what a command printed. Raises ClusterError, which says what has `failed`."""
+    done = node.run(command, stdin=stdin, root=True, deadline_seconds=deadline_seconds)
+    if not done.ok:
+        lines = " | ".join(done.last_lines[-3:])
+        raise ClusterError(f"{node.name}: {failed}: {lines}; {by_hand(node)}")
+    return done.text
+
+
 _FILE = re.compile(
     r"(/etc/sudoers(?:\.d/[^\s:]+)?)(?:: | is )(?:world writable|group writable|owned by|bad"
     r" permissions)"

@@ -12,7 +12,7 @@ from cluster.apps.environments import COMPLETE, KEY
 from core.ground.errors import ClusterError
 from core.logs import say
 from deploy.cluster.connector import Connector
-from deploy.cluster.fleet import Fleet
+from deploy.cluster.fleet import Fleet, split_errors
 from deploy.cluster.places import CURRENT, EXTRAS, SharedFolders, publisher, shared_folders
 from deploy.common.command_line import command, quoted, shell
 from deploy.common.interrupts import waiting_for
@@ -86,8 +86,8 @@ def keep_release(facts: MachineFacts, wheel: CodeWheel, environment: str) -> Cha
         yield Change("release", wheel.key, "create", detail, steps)
 
 
-def _plan(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
-    environment = spec.environment(node, facts)
+def _plan(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
+    environment = spec.environment(facts)
     if environment is None:
         return
     wheels = spec.folders.seen("wheels", environment)
@@ -327,15 +327,13 @@ def _locks(requirements: Path, bases: Mapping[str, Base]) -> Mapping[str, Lock]:
 
 def _all(results: Mapping[str, T | ClusterError]) -> Mapping[str, T]:
     """Return what each node gave. Raises the failures as one error, a line each."""
-    failed = [result for result in results.values() if isinstance(result, ClusterError)]
-    if failed:
-        kinds = {type(result) for result in failed}
-        raise (kinds.pop() if len(kinds) == 1 else ClusterError)(
-            "\n".join(map(str, failed))
-        ) from failed[0]
-    return {
-        name: result for name, result in results.items() if not isinstance(result, ClusterError)
-    }
+    answers, errors = split_errors(results)
+    if errors:
+        first, *others = errors.values()
+        same = all(type(error) is type(first) for error in others)
+        text = "\n".join(map(str, errors.values()))
+        raise (type(first) if same else ClusterError)(text) from first
+    return answers
 
 
 def _named(nodes: Sequence[str]) -> str:

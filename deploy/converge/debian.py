@@ -16,7 +16,6 @@ from deploy.converge.subject import (
     DeploymentSpec,
     Found,
     NodeAnswer,
-    NodeSpec,
     Shell,
     Subject,
     text_diff,
@@ -83,7 +82,7 @@ def _entries(answer: NodeAnswer, section: str) -> Iterator[Sequence[str]]:
             yield fields
 
 
-def _account_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _account_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     remedy = (
         "choose a number that is free everywhere, with the three after it, as"
         " `deployment.service_uid`"
@@ -126,12 +125,12 @@ def keep_account(facts: MachineFacts, name: str, uid: int) -> Changes:
     yield Change("user", name, "create", f"uid and gid {uid}", steps)
 
 
-def _plan_accounts(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+def _plan_accounts(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     for name, uid in account_numbers(spec.inventory).items():
         yield from keep_account(facts, name, uid)
 
 
-def _account_questions(spec: DeploymentSpec, node: str) -> Questions:
+def _account_questions(spec: DeploymentSpec) -> Questions:
     return Questions(service_uid=spec.inventory.deployment.service_uid)
 
 
@@ -218,9 +217,9 @@ def keep_packages(facts: MachineFacts, names: Sequence[str]) -> Changes:
         yield Change("file", f"{DEPLOY_STATE}/packages", "change", detail, steps)
 
 
-def _plan_packages(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+def _plan_packages(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     deployment = spec.inventory.deployment
-    if spec.stores(node):
+    if spec.stores:
         names = ["nfs-kernel-server"]
     else:
         names = ["nfs-common"]
@@ -228,7 +227,7 @@ def _plan_packages(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Chan
         names.append("nftables")
     if deployment.node_exporter:
         names.append(units.NODE_EXPORTER)
-    if spec.watches(node):
+    if spec.watches:
         names.append(units.MONITOR_PACKAGE)
     if spec.inventory.encrypted:
         names.append(IN_THE_KERNEL)
@@ -237,7 +236,7 @@ def _plan_packages(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Chan
     return keep_packages(facts, names)
 
 
-def _package_questions(spec: DeploymentSpec, node: str) -> Questions:
+def _package_questions(spec: DeploymentSpec) -> Questions:
     return Questions(files=(PLANNED,))
 
 
@@ -345,8 +344,8 @@ def _unmount_script(path: str) -> str:
     )
 
 
-def _plan_mounts(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
-    lines = storage.fstab_lines(spec.inventory, node, spec.folders)
+def _plan_mounts(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
+    lines = storage.fstab_lines(spec.inventory, spec.name, spec.folders)
     yield from keep_fstab(facts, lines)
     for line in lines:
         source, path, _, options, *_ = line.split()

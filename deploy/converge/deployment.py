@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.ground.errors import ClusterError
 from deploy.cluster.cluster import ManagedCluster, TrustedAddresses
 from deploy.cluster.connector import Connector
-from deploy.cluster.fleet import Fleet
-from deploy.converge.apply import StepFailedError, StepFailure, apply
+from deploy.cluster.fleet import Fleet, split_errors
+from deploy.converge.apply import StepFailure, apply
 from deploy.converge.check import Finding
 from deploy.converge.publication import Publication
 from deploy.converge.reachability import unreachable
@@ -353,13 +352,9 @@ class PlanRunner:
                     StepFailure(turn[0], phase, "wait for its turn", "", None, (reason,), hint)
                 )
                 continue
-            for name, result in self._fleet.each(work, turn).items():
-                if isinstance(result, ClusterError):
-                    self.lose(
-                        result.record
-                        if isinstance(result, StepFailedError)
-                        else failure_of(name, result)
-                    )
+            _, errors = split_errors(self._fleet.each(work, turn))
+            for name, error in errors.items():
+                self.lose(failure_of(name, error))
 
 
 def minimum_workers(inventory: "Inventory") -> int:

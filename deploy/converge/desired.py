@@ -12,7 +12,7 @@ from core.ground.errors import ClusterError
 from core.logs import say
 from deploy.cluster.cluster import address_lines
 from deploy.cluster.connector import Connector
-from deploy.cluster.fleet import Fleet, Local
+from deploy.cluster.fleet import Fleet, Local, split_errors
 from deploy.cluster.places import ENVIRONMENTS, publisher, shared_folders
 from deploy.converge.check import MACHINES, Finding, data_of
 from deploy.converge.code import prune, prune_wheels
@@ -27,7 +27,7 @@ from deploy.converge.machine_facts import (
 from deploy.converge.monitor import token_of
 from deploy.converge.publication import Publication, of_wheelhouse, room_needed
 from deploy.converge.reachability import found_unreached
-from deploy.converge.subject import DRIFT, Changes, DeploymentSpec, Found, NodeSpec
+from deploy.converge.subject import DRIFT, Changes, DeploymentSpec, Found
 from deploy.converge.subjects import SUBJECTS
 from deploy.converge.survey import PUBLISHED_SECONDS, Survey, machine_facts, survey
 from deploy.release.requirements import PYTHONS
@@ -42,7 +42,7 @@ CUDA_ENVIRONMENT_BYTES = 12_000 * MEGABYTE
 RELEASE_BYTES = 100 * MEGABYTE
 
 
-def examine(spec: NodeSpec, facts: MachineFacts) -> tuple[Finding, ...]:
+def examine(spec: DeploymentSpec, facts: MachineFacts) -> tuple[Finding, ...]:
     """The findings for one node; a problem keeps it out of the run."""
     findings = [
         *_system(facts),
@@ -107,8 +107,8 @@ def _python(facts: MachineFacts) -> Found:
         )
 
 
-def _space(spec: NodeSpec, facts: MachineFacts) -> Found:
-    installed = spec.environment_key is not None and spec.environment_key in facts.environments
+def _space(spec: DeploymentSpec, facts: MachineFacts) -> Found:
+    installed = spec.environment(facts) in facts.environments
     leftover = facts.leftover_bytes.get(ENVIRONMENTS, 0)
     if installed:
         needed = RELEASE_BYTES
@@ -130,7 +130,7 @@ def _space(spec: NodeSpec, facts: MachineFacts) -> Found:
 
 
 def _space_of_all(
-    spec: NodeSpec, facts: MachineFacts, environment_bytes: int, leftover: int
+    spec: DeploymentSpec, facts: MachineFacts, environment_bytes: int, leftover: int
 ) -> Found:
     """Check the room for what is published.
 
@@ -156,7 +156,7 @@ def _space_of_all(
         yield "problem", "disk", f"{line} install{also}: {remedy}"
 
 
-def _shared(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _shared(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     if spec.name == publisher(spec.inventory) and not facts.shared_answers:
         folders = shared_folders(spec.inventory)
         line = (
@@ -166,7 +166,7 @@ def _shared(spec: NodeSpec, facts: MachineFacts) -> Found:
         yield "problem", "storage", f"{line}: is its server up, and can this node reach it?"
 
 
-def _network(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _network(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     address = spec.inventory.links[spec.name]
     interface = spec.inventory.node(spec.name).interface or spec.inventory.interface
     node_addresses = facts.own_addresses
@@ -233,18 +233,15 @@ class Machines(DeploymentSpec, Desired):
         for name, facts in sorted(
             answers.facts.items(), key=lambda entry: entry[0] == self.publisher
         ):
-            environment = self.environment(name, facts)
+            spec = replace(self, name=name, memory=memory)
+            environment = spec.environment(facts)
             if environment is None or environment in facts.environments:
                 lacks = set()
             else:
                 lacks = {environment}
-            publishes_bytes = 0
             if name == self.publisher:
-                publishes_bytes = room_needed(
-                    self.publications, needed | lacks, facts.published, self.folders
-                )
-            key = self._pinned_key(name)
-            spec = NodeSpec(self.inventory, name, memory, environment, publishes_bytes, key)
+                room = room_needed(self.publications, needed | lacks, facts.published, self.folders)
+                spec = replace(spec, publishes_bytes=room)
             findings_by_node[name] = examine(spec, facts)
             if not any(finding.level == "problem" for finding in findings_by_node[name]):
                 needed |= lacks
@@ -285,7 +282,8 @@ class Machines(DeploymentSpec, Desired):
         """
         code = self.release.code
         release = replace(self.release, code=replace(code, key=facts.current or ""))
-        roles = {units.MONITOR_UNIT, units.SERVICE_UNIT, *map(units.unit_name, self.tasks(node))}
+        tasks = self.of_node(node).tasks
+        roles = {units.MONITOR_UNIT, units.SERVICE_UNIT, *map(units.unit_name, tasks)}
         return [
             f"{change.action} {change.kind} {change.subject} ({change.detail})"
             for phase in PHASES
@@ -323,10 +321,10 @@ class Machines(DeploymentSpec, Desired):
                 (
                     facts.python_version or "",
                     facts.machine,
-                    self.release.packages_for(facts, serves=self.recognises(name)),
+                    self.release.packages_for(facts, serves=self.of_node(name).recognises),
                 )
                 for name, facts in fit.items()
-                if self.environment(name, facts) not in facts.environments
+                if self.of_node(name).environment(facts) not in facts.environments
             }
             for python, machine, packages in sorted(missing):
                 update(
@@ -348,21 +346,16 @@ class Machines(DeploymentSpec, Desired):
             takes_part=frozenset(fit),
         )
 
-    def _pinned_key(self, node: str) -> str | None:
-        if self.keys is None or node in self.keys.replaced:
-            return None
-        return self.keys.known.get(node)
-
     def tidy(self, fleet: Fleet, answers: Survey[MachineFacts], names: Sequence[str]) -> list[str]:
         """Remove old releases, environments and wheels."""
-        done = prune(fleet, names, self.inventory.deployment.keep_releases)
-        problems = [str(result) for result in done.values() if isinstance(result, ClusterError)]
+        _, errors = split_errors(prune(fleet, names, self.inventory.deployment.keep_releases))
+        problems = [str(error) for error in errors.values()]
         if {*names} != {
             node.name for node in self.inventory.nodes
         }:  # the others' needs are unknown
             return problems
         needed = {key for facts in answers.facts.values() for key in facts.environments}
-        named = {self.environment(name, facts) for name, facts in answers.facts.items()}
+        named = {self.of_node(name).environment(facts) for name, facts in answers.facts.items()}
         needed |= {key for key in named if key is not None}
         try:
             prune_wheels(fleet.nodes[self.publisher], self.folders, needed)
@@ -374,11 +367,11 @@ class Machines(DeploymentSpec, Desired):
         """Return what to ask of a node."""
         node_questions = Questions()
         for subject in SUBJECTS:
-            node_questions = node_questions.and_those(subject.questions(self, node))
+            node_questions = node_questions.and_those(subject.questions(self.of_node(node)))
         return node_questions
 
     def plan(self, phase: str, node: str, facts: MachineFacts) -> Changes:
         """Yield what to change in one phase on one node, in order."""
         for subject in SUBJECTS:
             if subject.phase == phase:
-                yield from subject.plan(self, node, facts)
+                yield from subject.plan(self.of_node(node), facts)

@@ -20,7 +20,7 @@ from deploy.converge.machine_facts import (
     MachineFacts,
     Questions,
 )
-from deploy.converge.subject import Found, NodeAnswer, NodeSpec, Subject
+from deploy.converge.subject import DeploymentSpec, Found, NodeAnswer, Subject
 
 if TYPE_CHECKING:
     from core.inventory import Inventory, Task
@@ -49,9 +49,9 @@ def _device_facts(answer: NodeAnswer) -> Mapping[str, object]:
     return {"gpus": tuple(gpus), "tpus": tuple(answer.sections.get("tpus", "").split())}
 
 
-def _findings_of_devices(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _findings_of_devices(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     device_names = {kind: _fact_names(facts.more.get(f"{kind}s")) for kind in ("gpu", "tpu")}
-    yield from device_findings(spec.inventory, spec.tasks, device_names, facts.machine)
+    yield from device_findings(spec.inventory, spec.all_tasks, device_names, facts.machine)
 
 
 def _fact_names(fact: object) -> tuple[str, ...]:
@@ -181,14 +181,15 @@ _UNDER_VOLTAGE_NOW = 0x1
 _UNDER_VOLTAGE_SEEN = 0x10000
 
 
-def memory_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
+def memory_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     """Yield whether the roles of a node fit into its memory, and can be held to a limit."""
     role_sizes: list[tuple[str, int]] = [
-        (task.role, spec.memory.of(task.role)) for task in spec.tasks
+        (task.role, spec.memory.of(task.role)) for task in spec.all_tasks
     ]
-    for role, settings in (("monitor", spec.monitor), ("service", spec.service)):
-        if settings is not None:
-            role_sizes.append((role, settings.memory_megabytes * MEGABYTE))
+    if spec.watches:
+        role_sizes.append(("monitor", spec.inventory.monitor.memory_megabytes * MEGABYTE))
+    if spec.recognises:
+        role_sizes.append(("service", spec.inventory.service.memory_megabytes * MEGABYTE))
     needed = sum(size_bytes for _, size_bytes in role_sizes)
     roles = " + ".join(f"{role} {size_bytes // MEGABYTE}" for role, size_bytes in role_sizes)
     line = f"{roles} = {needed // MEGABYTE} MB of {facts.memory_bytes // MEGABYTE} MB"
@@ -258,7 +259,7 @@ def _card_facts(answer: NodeAnswer) -> Mapping[str, object]:
     }
 
 
-def _card_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _card_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     if facts.unwritable:
         line = (
             f"root cannot write below {', '.join(facts.unwritable)}: the file system is read-only"
@@ -330,7 +331,7 @@ def _clock_facts(answer: NodeAnswer) -> Mapping[str, object]:
     }
 
 
-def _clock_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _clock_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     apart = max(0.0, abs(facts.clock_offset_seconds) - facts.clock_error_seconds)
     if facts.clock_offset_seconds > 0:
         where = "ahead of"
@@ -366,7 +367,7 @@ def _cage_facts(answer: NodeAnswer) -> Mapping[str, object]:
     return {"cage": held_by(int(numbers[0]), int(numbers[1]))}
 
 
-def _cage_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _cage_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     coverage = facts.more.get("cage")
     if isinstance(coverage, Coverage):
         yield cage_finding(coverage, {"roles": CallRights(), "jobs": JOB})

@@ -30,7 +30,6 @@ from deploy.converge.subject import (
     Changes,
     DeploymentSpec,
     Found,
-    NodeSpec,
     Shell,
     Subject,
     Upload,
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 UNIT = f"{PACKAGE}.service"
 
 
-def _exporter_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _exporter_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     holder = facts.listening.get(NODE_EXPORTER_PORT)
     if not spec.inventory.deployment.node_exporter or holder is None:
         return
@@ -64,13 +63,13 @@ def _exporter_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
         yield "problem", "port", f"{line}: stop it, or set `deployment.node_exporter: false`"
 
 
-def _plan_exporter(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+def _plan_exporter(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     if spec.inventory.deployment.node_exporter:
         until = until_it_listens(UNIT, NODE_EXPORTER_PORT)
         yield from RunningUnit(UNIT, until=until).changes(facts)
 
 
-def _exporter_questions(spec: DeploymentSpec, node: str) -> Questions:
+def _exporter_questions(spec: DeploymentSpec) -> Questions:
     return Questions(units=(UNIT,), packages=(PACKAGE,))
 
 
@@ -162,9 +161,10 @@ def _keep_files(facts: MachineFacts, texts: Sequence[tuple[str, str]]) -> Change
     yield from file_changes
 
 
-def _monitor_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
-    if spec.monitor is None:
+def _monitor_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
+    if not spec.watches:
         return
+    port = spec.inventory.monitor.port
     cluster_unit = facts.unit(units.MONITOR_UNIT)
     package_unit = facts.unit(units.MONITOR_PACKAGE_UNIT)
     if package_unit is not None and package_unit.running:
@@ -181,28 +181,23 @@ def _monitor_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
             "monitor",
             f"{line}: {remedy} Prometheus the files of `fab deploy monitor --out DIR`",
         )
-    elif (
-        cluster_unit is None or not cluster_unit.running
-    ) and spec.monitor.port in facts.listening:
-        line = (
-            f"port {spec.monitor.port} of the monitor is taken by"
-            f" {facts.listening[spec.monitor.port]}"
-        )
+    elif (cluster_unit is None or not cluster_unit.running) and port in facts.listening:
+        line = f"port {port} of the monitor is taken by {facts.listening[port]}"
         yield "problem", "port", f"{line}: stop it, or choose another as `monitor.port`"
 
 
-def _plan_package(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
-    if spec.watches(node):
+def _plan_package(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
+    if spec.watches:
         why = "the cluster runs it from a unit of its own"
         yield from keep_masked(facts, [units.MONITOR_PACKAGE_UNIT], why)
 
 
-def _plan_monitor(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+def _plan_monitor(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     """Yield what the monitor's folders, files and unit lack; elsewhere they have to be absent.
 
     A unit there goes with all units that are not wanted any more.
     """
-    if not spec.watches(node):
+    if not spec.watches:
         yield from keep_absent(facts, units.MONITOR_FOLDER)
         return
     path = units.unit_path(units.MONITOR_UNIT)
@@ -235,9 +230,9 @@ def _files(spec: DeploymentSpec, password: str = "") -> tuple[tuple[str, str], .
     return tuple((f"{units.MONITOR_FOLDER}/{name}", text) for name, text in texts.items())
 
 
-def _monitor_questions(spec: DeploymentSpec, node: str) -> Questions:
+def _monitor_questions(spec: DeploymentSpec) -> Questions:
     packages = (units.MONITOR_PACKAGE,)
-    if not spec.watches(node):
+    if not spec.watches:
         return Questions(packages=packages)
     return Questions(
         files=(units.MONITOR_DATA, *dict(_files(spec)), MONITOR_PASSWORD, MONITOR_READ_MARK),

@@ -228,17 +228,17 @@ class PublishedData(JobData):
                 )
 
 
-def _plan_publications(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
-    if node != spec.publisher:
+def _plan_publications(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
+    if spec.name != spec.publisher:
         return
     for publication in spec.publications:
         if spec.folders.published(publication.kind, publication.key) not in facts.published:
             yield publish(publication, spec.folders)
 
 
-def _plan_local_data(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+def _plan_local_data(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     """Yield the copies of published data sets to the node's own disk."""
-    if spec.environment(node, facts) is None:
+    if spec.environment(facts) is None:
         return
     hint = "is the storage server up, and does it export to this node's address?"
     for publication in spec.publications:
@@ -250,8 +250,8 @@ def _plan_local_data(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Ch
             yield Change("data", key, "create", f"from {folder}", steps)
 
 
-def _questions(spec: DeploymentSpec, node: str) -> Questions:
-    if node != spec.publisher:
+def _questions(spec: DeploymentSpec) -> Questions:
+    if spec.name != spec.publisher:
         return Questions()
     return Questions(published=spec.folders.published_kinds)
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError
 from core.ground.files import parsed_json
-from deploy.cluster.connector import CommandResult, Connector
-from deploy.cluster.fleet import Fleet
+from deploy.cluster.connector import Connector
+from deploy.cluster.fleet import Fleet, split_errors
 from deploy.cluster.places import shared_folders
 from deploy.cluster.services import kept_tasks
 from deploy.common.command_line import quoted
-from deploy.converge.apply import StepFailure
+from deploy.converge.apply import StepFailedError, StepFailure
 from deploy.converge.check import Finding
 from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.subject import DeploymentSpec, Found, NodeAnswer, NodeSpec, Subject
+from deploy.converge.subject import DeploymentSpec, Found, NodeAnswer, Subject
 from deploy.render.network import NFS_PORT, NODE_EXPORTER_PORT, firewall_mark
 from deploy.rooted.commands import PYTHON
 
@@ -138,7 +138,18 @@ def unreached_by(inventory: "Inventory", node: Connector) -> tuple[Unreached, ..
     else:
         reasons = []
     if len(reasons) != len(needs):
-        raise _ProbeError(node.name, outcome)
+        hint = f"`fab deploy ssh --node {node.name}` looks at it by hand"
+        raise StepFailedError(
+            StepFailure(
+                node.name,
+                "verify",
+                _STEP,
+                "python3 - ...",
+                outcome.return_code,
+                outcome.last_lines,
+                hint,
+            )
+        )
     return tuple(
         Unreached(need, reason)
         for need, reason in zip(needs, reasons, strict=True)
@@ -157,12 +168,6 @@ def _reasons(text: str) -> list[str]:
     return []
 
 
-class _ProbeError(ClusterError):
-    def __init__(self, node: str, outcome: CommandResult) -> None:
-        super().__init__(f"{node}: {_STEP}: {' | '.join(outcome.last_lines)}")
-        self.outcome = outcome
-
-
 def unreachable(
     inventory: "Inventory", fleet: Fleet, names: Collection[str], lost: Collection[str] = ()
 ) -> list[StepFailure]:
@@ -174,17 +179,19 @@ def unreachable(
     its roles.
     """
     results = fleet.each(lambda node: unreached_by(inventory, node), sorted(names))
-    failures = []
-    missing: list[Unreached] = []
-    for name, result in results.items():
-        if isinstance(result, _ProbeError):
-            failures.append(_died(name, result.outcome))
-        elif isinstance(result, ClusterError):
-            failures.append(StepFailure(name, "verify", _STEP, "", None, (str(result),), ""))
-        else:
-            missing += [
-                unreached for unreached in result if _counts_after_start(unreached, names, lost)
-            ]
+    answers, errors = split_errors(results)
+    failures = [
+        error.record
+        if isinstance(error, StepFailedError)
+        else StepFailure(name, "verify", _STEP, "", None, (str(error),), "")
+        for name, error in errors.items()
+    ]
+    missing = [
+        unreached
+        for of_node in answers.values()
+        for unreached in of_node
+        if _counts_after_start(unreached, names, lost)
+    ]
     for name in dict.fromkeys(unreached.need.blamed for unreached in missing):
         lines = said_of([unreached for unreached in missing if unreached.need.blamed == name])
         failures.append(StepFailure(name, "verify", _STEP, "", None, lines, LOOK_AT))
@@ -199,13 +206,6 @@ def _counts_after_start(
         return False
     # With --limit the others may be stopped.
     return provider is None or provider in names or unreached.reason != REFUSED
-
-
-def _died(name: str, outcome: CommandResult) -> StepFailure:
-    hint = f"`fab deploy ssh --node {name}` looks at it by hand"
-    return StepFailure(
-        name, "verify", _STEP, "python3 - ...", outcome.return_code, outcome.last_lines, hint
-    )
 
 
 def said_of(missing: Sequence[Unreached]) -> tuple[str, ...]:
@@ -239,6 +239,8 @@ def found_unreached(
     for name, result in results.items():
         if isinstance(result, ClusterError):
             line = str(result).removeprefix(f"{name}: ")
+            if isinstance(result, StepFailedError):
+                line = f"{_STEP}: {' | '.join(result.record.last_lines)}"
             findings.append(Finding("warning", f"{name} network", f"not looked at: {line}", name))
             continue
         counted = [
@@ -288,7 +290,7 @@ def _reachability_facts(answer: NodeAnswer) -> Mapping[str, object]:
     return {"sources": sources}
 
 
-def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _check(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     yield from (
         ("problem", "network", line) for line in wrong_sources(spec.inventory, spec.name, facts)
     )
@@ -312,10 +314,10 @@ def wrong_sources(inventory: "Inventory", node: str, facts: MachineFacts) -> Ite
             )
 
 
-def _questions(spec: DeploymentSpec, node: str) -> Questions:
-    needs = needs_of(spec.inventory, node)
+def _questions(spec: DeploymentSpec) -> Questions:
+    needs = needs_of(spec.inventory, spec.name)
     return Questions(
-        peers=tuple(sorted({need.host for need in needs if need.provider not in (None, node)}))
+        peers=tuple(sorted({need.host for need in needs if need.provider not in (None, spec.name)}))
     )
 
 

@@ -25,7 +25,6 @@ from deploy.converge.subject import (
     DeploymentSpec,
     Found,
     NodeAnswer,
-    NodeSpec,
     Reconnect,
     Shell,
     Subject,
@@ -85,7 +84,7 @@ def _firewall_facts(answer: NodeAnswer) -> Mapping[str, object]:
     return {"firewall": fields[-1] if fields else None}
 
 
-def _firewall_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _firewall_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     """Check who listens here: the port of a login may be another machine's, which forwards it."""
     inventory = spec.inventory
     ways = _ways(inventory, spec.name, facts)
@@ -198,7 +197,7 @@ def keep_firewall(facts: MachineFacts, rules: str, closes: Sequence[str] = ()) -
     yield Change("firewall", TABLE, "create" if now is None else "change", detail, steps, diff)
 
 
-def _plan_firewall(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+def _plan_firewall(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     if not spec.inventory.deployment.firewall:
         off = Shell(
             "take the firewall down",
@@ -208,13 +207,13 @@ def _plan_firewall(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Chan
         yield from keep_absent(facts, FIREWALL_UNIT_PATH, before=(off, gone))
         yield from keep_absent(facts, RULES_PATH)
         return
-    closes = closed_to_others(spec.inventory, node, facts)
-    yield from keep_firewall(facts, ruleset(spec.inventory, node), closes)
+    closes = closed_to_others(spec.inventory, spec.name, facts)
+    yield from keep_firewall(facts, ruleset(spec.inventory, spec.name), closes)
     yield from keep_unit_files(facts, [(FIREWALL_UNIT_PATH, firewall_unit())])
     yield from RunningUnit(FIREWALL_UNIT).changes(facts)
 
 
-def _firewall_questions(spec: DeploymentSpec, node: str) -> Questions:
+def _firewall_questions(spec: DeploymentSpec) -> Questions:
     return Questions(units=(FIREWALL_UNIT,), packages=("nftables",))
 
 
@@ -234,14 +233,12 @@ ADDRESSES_PATH = f"{UNIT_FOLDER}/pscluster-.service.d/10-addresses.conf"
 SLICE_PATH = f"{UNIT_FOLDER}/pscluster.slice"
 
 
-def _role_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _role_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     yield from _foreign_files(facts)
     own_ports = _ports_of_our_units(facts)
     for task in spec.tasks:
         unit = facts.unit(units.unit_name(task))
-        if task.role == "coordinator" or (
-            unit is not None and unit.active in ("active", "activating")
-        ):
+        if unit is not None and unit.active in ("active", "activating"):
             continue
         for port in (task.port, task.metrics_port):
             if port in facts.listening and port not in own_ports:
@@ -292,8 +289,8 @@ def _ports_of_our_units(facts: MachineFacts) -> set[int]:
     }
 
 
-def _plan_roles(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
-    tasks = spec.tasks(node)
+def _plan_roles(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
+    tasks = spec.tasks
     keys = {task: key_for(task, spec.token, facts) for task in tasks}
     texts = {
         units.unit_path(units.unit_name(task)): units.role_unit(
@@ -302,19 +299,17 @@ def _plan_roles(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes
         for task in tasks
     }
     token = None
-    if spec.coordinates(node):
+    if spec.coordinates:
         token = spec.token or secret_at(facts, CONTROL_TOKEN)
     files = {
         **texts,
         SLICE_PATH: units.slice_unit("memory" in facts.controllers),
         ADDRESSES_PATH: units.addresses_drop_in(spec.inventory),
     }
-    if spec.runs_jobs(node):
-        unit = units.job_unit(
-            spec.inventory, coordinates=spec.coordinates(node), token=token is not None
-        )
+    if spec.runs_jobs:
+        unit = units.job_unit(spec.inventory, coordinates=spec.coordinates, token=token is not None)
         files[units.unit_path(units.JOB_UNIT)] = unit
-    yield from _without_stale_units(facts, {*files, *_paths_of_others(spec, node)})
+    yield from _without_stale_units(facts, {*files, *_paths_of_others(spec)})
     secrets = {key_path(task): key for task, key in keys.items()} | {CONTROL_TOKEN: token}
     for path, secret in secrets.items():
         if secret is not None:
@@ -330,12 +325,12 @@ def _plan_roles(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes
         yield from role.changes(facts)
 
 
-def _paths_of_others(spec: DeploymentSpec, node: str) -> list[str]:
+def _paths_of_others(spec: DeploymentSpec) -> list[str]:
     """Return the unit files of ours that other phases write."""
     unit_paths = [FIREWALL_UNIT_PATH, TUNNEL_UNIT_PATH]
-    if spec.watches(node):
+    if spec.watches:
         unit_paths.append(units.unit_path(units.MONITOR_UNIT))
-    if spec.recognises(node):
+    if spec.recognises:
         unit_paths.append(units.unit_path(units.SERVICE_UNIT))
     return unit_paths
 
@@ -351,9 +346,9 @@ def _without_stale_units(facts: MachineFacts, expected_paths: Collection[str]) -
             yield from keep_absent(facts, path, before=(stopped,), then=(RELOAD,))
 
 
-def _role_questions(spec: DeploymentSpec, node: str) -> Questions:
-    names = [units.unit_name(task) for task in spec.tasks(node)]
-    secret = secret_paths(spec.tasks(node), spec.coordinates(node))
+def _role_questions(spec: DeploymentSpec) -> Questions:
+    names = [units.unit_name(task) for task in spec.tasks]
+    secret = secret_paths(spec.tasks, spec.coordinates)
     return Questions(files=(ADDRESSES_PATH, *secret), units=tuple(names))
 
 

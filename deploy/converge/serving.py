@@ -6,7 +6,6 @@ Several are restarted one node after the other, so that clients find a service a
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from core.ground.errors import ClusterError
 from deploy.cluster.connector import Connector
 from deploy.cluster.places import (
     CERTIFICATES,
@@ -16,7 +15,7 @@ from deploy.cluster.places import (
     account_numbers,
 )
 from deploy.common.command_line import quoted
-from deploy.converge.apply import by_hand
+from deploy.converge.apply import run_as_root
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.resources import OWNER, RunningUnit, keep_folder, keep_unit_files
 from deploy.converge.subject import (
@@ -25,7 +24,6 @@ from deploy.converge.subject import (
     DeploymentSpec,
     Found,
     NodeAnswer,
-    NodeSpec,
     Shell,
     Subject,
 )
@@ -152,17 +150,9 @@ def restart_service(inventory: "Inventory", node: Connector) -> str:
     Raises ClusterError.
     """
     arguments = words_of("restart", inventory, node.name)
-    done = node.run(
-        [PYTHON, "-", *arguments],
-        stdin=SCRIPT,
-        root=True,
-        deadline_seconds=READY_SECONDS + SPARE_SECONDS,
-    )
-    if not done.ok:
-        raise ClusterError(
-            f"{node.name}: service not ready: {' | '.join(done.last_lines[-3:])}; {by_hand(node)}"
-        )
-    return done.text.split()[-1]
+    command = [PYTHON, "-", *arguments]
+    seconds = READY_SECONDS + SPARE_SECONDS
+    return run_as_root(node, command, "service not ready", seconds, SCRIPT).split()[-1]
 
 
 def keep_certificate(facts: MachineFacts, address: str, names: Sequence[str]) -> Changes:
@@ -201,46 +191,45 @@ def _service_facts(answer: NodeAnswer) -> Mapping[str, object]:
     return {"certificate": answer.sections.get("certificate", "").strip()}
 
 
-def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _check(spec: DeploymentSpec, facts: MachineFacts) -> Found:
+    if not spec.recognises:
+        return
+    service = spec.inventory.service
     unit = facts.unit(SERVICE_UNIT)
-    if (
-        spec.service is not None
-        and spec.service.certificate
-        and spec.service.certificate not in facts.files
-    ):
-        line = f"{spec.service.certificate} is not there"
+    if service.certificate and service.certificate not in facts.files:
+        line = f"{service.certificate} is not there"
         yield (
             "problem",
             "service",
             f"{line}: put the certificate and its key on the node, or change `service`",
         )
     days = str(facts.more.get("certificate", "")).partition(" ")[0]
-    if spec.service is not None and days and int(days) < RENEW_DAYS:
+    if days and int(days) < RENEW_DAYS:
         line = f"the service's certificate runs out in {days} days"
         yield "warning", "service", f"{line}: `fab deploy start` renews it"
-    if spec.service is None or (unit is not None and unit.running):
+    if unit is not None and unit.running:
         return
-    for port, name in ((spec.service.port, "port"), (spec.service.metrics_port, "metrics_port")):
+    for port, name in ((service.port, "port"), (service.metrics_port, "metrics_port")):
         if port in facts.listening:
             line = f"port {port} of the service is taken by {facts.listening[port]}"
             yield "problem", "port", f"{line}: stop it, or choose another as `service.{name}`"
 
 
-def _plan(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+def _plan(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     """Yield what the service's folder, certificate and unit lack; other nodes have none.
 
     A unit there is a stale one. Versions stay until `reset`.
     """
-    if not spec.recognises(node):
+    if not spec.recognises:
         return
     path = unit_path(SERVICE_UNIT)
-    unit = service_unit(spec.inventory, node, "memory" in facts.controllers)
+    unit = service_unit(spec.inventory, spec.name, "memory" in facts.controllers)
     service = spec.inventory.service
     because = ""
     yield from keep_folder(facts, SERVICE_DATA, 0o700, SERVICE_ACCOUNT, whole=True)
     if service.tls and service.certificate is None:
         yield from keep_folder(facts, CERTIFICATES)
-        signed = [*keep_certificate(facts, spec.inventory.links[node], service.names)]
+        signed = [*keep_certificate(facts, spec.inventory.links[spec.name], service.names)]
         yield from signed
         if signed or _is_newer(facts):
             because = "its certificate is newer than its process"
@@ -251,7 +240,7 @@ def _plan(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
         unit,
         spec.release.code.key,
         hint=SERVICE_HINT,
-        until=waits(spec.inventory, node),
+        until=waits(spec.inventory, spec.name),
         account=account_numbers(spec.inventory)[SERVICE_ACCOUNT],
         because=because,
     )
@@ -267,8 +256,8 @@ def _is_newer(facts: MachineFacts) -> bool:
     return file.modified_seconds > unit.started_seconds + 1
 
 
-def _questions(spec: DeploymentSpec, node: str) -> Questions:
-    if not spec.recognises(node):
+def _questions(spec: DeploymentSpec) -> Questions:
+    if not spec.recognises:
         return Questions(files=(SERVICE_DATA,))
     files = [SERVICE_DATA, CERTIFICATES, SIGNED]
     if spec.inventory.service.certificate:

@@ -28,7 +28,6 @@ from deploy.converge.subject import (
     Changes,
     DeploymentSpec,
     Found,
-    NodeSpec,
     Shell,
     Subject,
 )
@@ -199,7 +198,7 @@ def _holds(point: str, path: str) -> bool:
     return point != "/" and PurePosixPath(path).is_relative_to(point)
 
 
-def _storage_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _storage_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     inventory = spec.inventory
     yield from (("problem", "storage", line) for line in disk_trouble(inventory, spec.name, facts))
     if inventory.storage is None or inventory.storage.server != spec.name:
@@ -243,20 +242,20 @@ def _storage_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
         yield "warning", "exports", f"{line}: if others need it, {remedy}"
 
 
-def _nfs_server(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+def _nfs_server(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     """Yield the NFS server's settings, which come before its package.
 
     The package starts the server, which should come up as it is to stay.
     """
-    if spec.stores(node):
+    if spec.stores:
         settings = storage.server_settings(spec.inventory)
         apply = (server_settings(settings),)
         yield from keep_file(facts, storage.SETTINGS_PATH, settings.encode(), then=apply)
         yield from keep_masked(facts, storage.OLD_NFS_UNITS)
 
 
-def _plan_storage(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
-    if not spec.stores(node):
+def _plan_storage(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
+    if not spec.stores:
         return
     export = spec.folders.export
     yield from keep_folder(facts, export)
@@ -269,7 +268,7 @@ def _plan_storage(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Chang
     yield from keep_disk_noted(facts, spec.folders)
 
 
-def _storage_questions(spec: DeploymentSpec, node: str) -> Questions:
+def _storage_questions(spec: DeploymentSpec) -> Questions:
     folders = spec.folders
     questions = Questions(
         files=(storage.EXPORTS_PATH, storage.SETTINGS_PATH),
@@ -277,7 +276,7 @@ def _storage_questions(spec: DeploymentSpec, node: str) -> Questions:
         packages=("nfs-common", "nfs-kernel-server"),
     )
     # Elsewhere, and with an external export, the same path may lie below the mount.
-    if not spec.stores(node):
+    if not spec.stores:
         return questions
     exported = tuple(f"{folders.export}/{part}" for part in PARTS)
     return replace(
@@ -324,22 +323,22 @@ def keep_folders_noted(facts: MachineFacts, folders: Sequence[str]) -> Changes:
     yield Change("file", NOTED, "create", "what `reset` has to know", steps)
 
 
-def _made_folders(spec: DeploymentSpec, node: str) -> tuple[str, ...]:
+def _made_folders(spec: DeploymentSpec) -> tuple[str, ...]:
     folders = spec.folders
     ends = [f"{folders.mount}/shared"]
     of_server = []
-    if spec.stores(node):
+    if spec.stores:
         ends.append(f"{folders.export}/shared")
         of_server = ["/etc/exports.d", "/etc/nfs.conf.d"]
     parents = [str(parent) for end in ends for parent in PurePosixPath(end).parents]
     return (*dict.fromkeys(path for path in parents if path != "/"), *of_server)
 
 
-def _notes(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
-    return keep_folders_noted(facts, _made_folders(spec, node))
+def _notes(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
+    return keep_folders_noted(facts, _made_folders(spec))
 
 
-def _folders(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+def _folders(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     for path in (ROOT, ENVIRONMENTS, RELEASES, CONFIGURATION):
         yield from keep_folder(facts, path)
     yield from keep_folder(facts, DEPLOY_STATE, 0o700)
@@ -349,11 +348,11 @@ def _folders(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
     yield from keep_folder(facts, HOME, 0o750, JOB_ACCOUNT)
     # Before the roles start: a cage shows a folder alone that is there.
     yield from keep_folder(facts, DATA)
-    if spec.runs_jobs(node):
+    if spec.runs_jobs:
         yield from keep_folder(facts, JOBS)
 
 
-def _folder_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _folder_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     export = shared_folders(spec.inventory).export
     for path in (*_FOLDERS, export, *(f"{export}/{part}" for part in PARTS)):
         file = facts.files.get(path)
@@ -363,7 +362,7 @@ def _folder_findings(spec: NodeSpec, facts: MachineFacts) -> Found:
             yield "problem", "folder", f"{line}, or remove the link and {remedy}"
 
 
-def _folder_questions(spec: DeploymentSpec, node: str) -> Questions:
+def _folder_questions(spec: DeploymentSpec) -> Questions:
     return Questions(files=(*_FOLDERS, CURRENT, NOTED), space=(ENVIRONMENTS,))
 
 

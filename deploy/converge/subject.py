@@ -5,16 +5,16 @@ Pure data.
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from deploy.cluster.places import SharedFolders, publisher, shared_folders
 from deploy.cluster.services import ClusterStatus, kept_tasks
 from deploy.converge.machine_facts import MachineFacts, Questions, RoleMemory
 
 if TYPE_CHECKING:
-    from core.inventory import Inventory, Monitor, Service, Task
+    from core.inventory import Inventory, Task
     from deploy.cluster.login import TunnelKeys
     from deploy.converge.code import ReleaseChoice
     from deploy.converge.publication import Publication
@@ -184,9 +184,12 @@ Found = Iterator[tuple[Literal["ok", "warning", "problem"], str, str]]
 """Level, topic and line of each finding."""
 
 
+NOT_ESTIMATED = RoleMemory(0, 0, 0)
+
+
 @dataclass(frozen=True)
 class DeploymentSpec:
-    """The inventory, the release, and what is published for the nodes."""
+    """The inventory, the release, and what is published for the nodes; `of_node` is for one."""
 
     inventory: "Inventory"
     release: "ReleaseChoice"
@@ -199,6 +202,16 @@ class DeploymentSpec:
     """The nodes' public keys of WireGuard."""
     takes_part: frozenset[str] = frozenset()
     """The nodes of this run that are fit."""
+    name: str = ""
+    """The node; empty for all of them."""
+    memory: RoleMemory = NOT_ESTIMATED
+    """What its checks count for its roles."""
+    publishes_bytes: int = 0
+    """What its checks count for what has to be published yet."""
+
+    def of_node(self, name: str) -> Self:
+        """Return what is wanted of one node."""
+        return replace(self, name=name)
 
     @property
     def folders(self) -> SharedFolders:
@@ -210,67 +223,52 @@ class DeploymentSpec:
         """The node through which folders are published."""
         return publisher(self.inventory)
 
-    def tasks(self, node: str) -> "tuple[Task, ...]":
-        """Return the parameter servers and workers of a node."""
-        return tuple(task for task in kept_tasks(self.inventory) if task.node == node)
-
-    def environment(self, node: str, facts: MachineFacts) -> str | None:
-        """Return the key of a node's environment; None where its Python is one without wheels."""
-        return self.release.environment_for(facts, serves=self.recognises(node))
-
-    def stores(self, node: str) -> bool:
-        """Whether the node is the storage server."""
-        return node == self.folders.server
-
-    def watches(self, node: str) -> bool:
-        """Whether the node has the role `monitor`."""
-        return node == self.inventory.monitor_node
-
-    def recognises(self, node: str) -> bool:
-        """Whether the node has the role `service`."""
-        return node in self.inventory.service_nodes
-
-    def coordinates(self, node: str) -> bool:
-        """Whether the coordinator runs there."""
-        return any(task.node == node for task in self.inventory.of_role("coordinator"))
-
-    def runs_jobs(self, node: str) -> bool:
-        """Whether jobs run there: the coordinator's, or the part of a program beside a worker."""
-        works = any(task.node == node for task in self.inventory.of_role("worker"))
-        return works or self.coordinates(node)
-
-
-@dataclass(frozen=True)
-class NodeSpec:
-    """What the inventory wants of one node, for the checks."""
-
-    inventory: "Inventory"
-    name: str
-    memory: RoleMemory
-    environment_key: str | None
-    publishes_bytes: int = 0
-    """The bytes that have to be published yet."""
-    tunnel_key: str | None = None
-    """The node's pinned public key of WireGuard; None also where it is to be replaced."""
-
     @property
     def tasks(self) -> "tuple[Task, ...]":
+        """The parameter servers and workers of the node."""
+        return tuple(task for task in kept_tasks(self.inventory) if task.node == self.name)
+
+    @property
+    def all_tasks(self) -> "tuple[Task, ...]":
         """The roles of the node, the coordinator included."""
         return tuple(task for task in self.inventory.tasks() if task.node == self.name)
 
     @property
-    def monitor(self) -> "Monitor | None":
-        """The monitor's settings where the node has this role."""
-        if self.inventory.monitor_node == self.name:
-            return self.inventory.monitor
-        return None
+    def stores(self) -> bool:
+        """Whether the node is the storage server."""
+        return self.name == self.folders.server
 
     @property
-    def service(self) -> "Service | None":
-        """The service's settings where the node has this role."""
-        if self.name in self.inventory.service_nodes:
-            return self.inventory.service
-        return None
+    def watches(self) -> bool:
+        """Whether the node has the role `monitor`."""
+        return self.name == self.inventory.monitor_node
+
+    @property
+    def recognises(self) -> bool:
+        """Whether the node has the role `service`."""
+        return self.name in self.inventory.service_nodes
+
+    @property
+    def coordinates(self) -> bool:
+        """Whether the coordinator runs there."""
+        return any(task.node == self.name for task in self.inventory.of_role("coordinator"))
+
+    @property
+    def runs_jobs(self) -> bool:
+        """Whether jobs run there: the coordinator's, or the part of a program beside a worker."""
+        works = any(task.node == self.name for task in self.inventory.of_role("worker"))
+        return works or self.coordinates
+
+    @property
+    def pinned_key(self) -> str | None:
+        """The node's pinned public key of WireGuard; None also where it is to be replaced."""
+        if self.keys is None or self.name in self.keys.replaced:
+            return None
+        return self.keys.known.get(self.name)
+
+    def environment(self, facts: MachineFacts) -> str | None:
+        """Return the key of the node's environment; None where its Python is one without wheels."""
+        return self.release.environment_for(facts, serves=self.recognises)
 
 
 @dataclass(frozen=True)
@@ -300,11 +298,11 @@ class Subject:
     read: Callable[[NodeAnswer], Mapping[str, object]] = lambda answer: {}
     """Fields of `MachineFacts` by name; any other name goes into `MachineFacts.more`. May raise
     ValueError."""
-    check: Callable[[NodeSpec, MachineFacts], Found] = lambda node, facts: iter(())
+    check: Callable[[DeploymentSpec, MachineFacts], Found] = lambda spec, facts: iter(())
     """The check for what would make a start fail, and for what else is worth knowing."""
-    plan: Callable[[DeploymentSpec, str, MachineFacts], Changes] = lambda *_: iter(())
+    plan: Callable[[DeploymentSpec, MachineFacts], Changes] = lambda spec, facts: iter(())
     """What to change of a node; within a phase the order of `SUBJECTS` counts."""
     undo: Callable[[], str] = lambda: ""
     """Shell for `reset`, which ignores its return code. It may add to `notes` and `problems`."""
-    questions: Callable[[DeploymentSpec, str], Questions] = lambda spec, node: Questions()
+    questions: Callable[[DeploymentSpec], Questions] = lambda spec: Questions()
     """The files, units and packages of the node that its plan compares."""

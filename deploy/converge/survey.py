@@ -14,7 +14,7 @@ from core.ground.errors import ClusterError
 from core.ground.parcel import is_plain_file
 from deploy.cluster import places
 from deploy.cluster.connector import Connector
-from deploy.cluster.fleet import Fleet
+from deploy.cluster.fleet import Fleet, split_errors
 from deploy.common.command_line import Inline, filled
 from deploy.converge.apply import StepFailedError, StepFailure, no_root
 from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, Questions, UnitFact
@@ -63,16 +63,8 @@ def survey(
     fleet: Fleet, ask: Callable[[Connector], Facts], names: Sequence[str] | None = None
 ) -> Survey[Facts]:
     """Call `ask` with every node (of `names`) at once."""
-    results = fleet.each(ask, names)
-    facts = {
-        name: answer for name, answer in results.items() if not isinstance(answer, ClusterError)
-    }
-    lost = {
-        name: failure_of(name, error)
-        for name, error in results.items()
-        if isinstance(error, ClusterError)
-    }
-    return Survey(facts, lost)
+    facts, errors = split_errors(fleet.each(ask, names))
+    return Survey(facts, {name: failure_of(name, error) for name, error in errors.items()})
 
 
 def machine_facts(node: Connector, questions: Questions) -> MachineFacts:

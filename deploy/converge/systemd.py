@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from core.ground.errors import ClusterError
 from deploy.cluster.connector import Connector
-from deploy.cluster.fleet import Fleet
+from deploy.cluster.fleet import Fleet, split_errors
 from deploy.cluster.places import (
     MONITOR_ACCOUNT,
     ROLE_ACCOUNT,
@@ -28,7 +27,7 @@ from deploy.cluster.services import (
     kept_tasks,
 )
 from deploy.common.command_line import filled, quoted, shell
-from deploy.converge.apply import by_hand
+from deploy.converge.apply import run_as_root
 from deploy.converge.check import Finding
 from deploy.converge.machine_facts import MEGABYTE, THROTTLED_NOW, MachineFacts, Questions, UnitFact
 from deploy.converge.reachability import wrong_sources
@@ -73,13 +72,7 @@ class Systemd:
             # It has its result while all roles are still there. Its node's failure comes with the
             # next command.
             fleet.each(_interrupt_on, [coordinator.node])
-        results = fleet.each(_stop_on, nodes)
-        stopped = {
-            name: result for name, result in results.items() if not isinstance(result, ClusterError)
-        }
-        failed = {
-            name: result for name, result in results.items() if isinstance(result, ClusterError)
-        }
+        stopped, failed = split_errors(fleet.each(_stop_on, nodes))
         return Stopped(stopped, failed=failed)
 
     def restart(self, fleet: Fleet, tasks: "Sequence[Task]") -> ClusterStatus:
@@ -94,9 +87,9 @@ class Systemd:
             for task in tasks
         }
         results = fleet.each(lambda node: restart_on(node, of_node[node.name]), list(of_node))
-        failed = [str(result) for result in results.values() if isinstance(result, ClusterError)]
+        _, failed = split_errors(results)
         if failed:
-            raise DegradedError("\n".join(failed))
+            raise DegradedError("\n".join(map(str, failed.values())))
         ready = (RoleStatus.of(task, RoleState.READY) for task in tasks)
         return ClusterStatus(self._inventory.cluster, tuple(ready))
 
@@ -196,11 +189,7 @@ def restart_script(units: Sequence[str]) -> str:
 def restart_on(node: Connector, tasks: "Sequence[Task]") -> None:
     """Restart the units of these roles on one node. Raises ClusterError."""
     script = restart_script([unit_name(task) for task in tasks])
-    done = node.run(shell(script), root=True, deadline_seconds=RESTART_SECONDS)
-    if not done.ok:
-        raise ClusterError(
-            f"{node.name}: not restarted: {' | '.join(done.last_lines[-3:])}; {by_hand(node)}"
-        )
+    run_as_root(node, shell(script), "not restarted", RESTART_SECONDS)
 
 
 def _interrupt_on(node: Connector) -> None:
@@ -208,12 +197,7 @@ def _interrupt_on(node: Connector) -> None:
 
 
 def _stop_on(node: Connector) -> list[str]:
-    done = node.run(shell(stop_script()), root=True, deadline_seconds=STOP_SECONDS)
-    if not done.ok:
-        raise ClusterError(
-            f"{node.name}: not stopped: {' | '.join(done.last_lines[-3:])}; {by_hand(node)}"
-        )
-    return done.text.split()
+    return run_as_root(node, shell(stop_script()), "not stopped", STOP_SECONDS).split()
 
 
 @dataclass(frozen=True)
@@ -258,7 +242,8 @@ def node_rows(
             rows.append(_lost(node.name, machines.inventory.links[node.name], roles, reason))
         elif node.name in survey.facts:
             lines = [finding.line for finding in troubles if finding.node == node.name]
-            rows.append(_Row(machines, node.name, survey.facts[node.name]).of(roles, lines))
+            spec = machines.of_node(node.name)
+            rows.append(_Row(spec, survey.facts[node.name]).of(roles, lines))
     return tuple(rows)
 
 
@@ -270,10 +255,10 @@ def _lost(name: str, address: str, roles: Sequence[RoleStatus], reason: str) -> 
 class _Row:
     """The row of one node that answered, filled step by step."""
 
-    def __init__(self, machines: "Machines", name: str, facts: MachineFacts) -> None:
+    def __init__(self, machines: "Machines", facts: MachineFacts) -> None:
         self._machines = machines
         self._inventory = machines.inventory
-        self._name = name
+        self._name = machines.name
         self._facts = facts
         self._roles: list[str] = []
         self._ports: list[str] = []
@@ -282,9 +267,9 @@ class _Row:
     def of(self, roles: Sequence[RoleStatus], troubles: Sequence[str]) -> NodeRow:
         """Return the row, with the states of the node's roles."""
         self._add_roles(roles)
-        if self._machines.watches(self._name):
+        if self._machines.watches:
             self._add_monitor()
-        if self._machines.recognises(self._name):
+        if self._machines.recognises:
             self._add_service()
         self._look_at_exporter()
         folders = self._machines.folders
@@ -322,7 +307,7 @@ class _Row:
     def _add_roles(self, roles: Sequence[RoleStatus]) -> None:
         self._roles += [f"{role.name} {role.state}" for role in roles]
         self._trouble += [_trouble(role) for role in roles if role.state is not RoleState.READY]
-        for task in self._machines.tasks(self._name):
+        for task in self._machines.tasks:
             for port in (task.port, task.metrics_port):
                 if not self._add_port(port, ROLE_ACCOUNT) and not self._trouble:
                     self._trouble.append(f"no process listens on port {port} of {task.name}")

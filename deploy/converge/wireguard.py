@@ -26,7 +26,6 @@ from deploy.converge.subject import (
     Found,
     Learn,
     NodeAnswer,
-    NodeSpec,
     Shell,
     Subject,
     Upload,
@@ -86,7 +85,7 @@ def _tunnel_facts(answer: NodeAnswer) -> Mapping[str, object]:
     }
 
 
-def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
+def _check(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     inventory = spec.inventory
     if not inventory.encrypted:
         if spec.name == inventory.nodes[0].name:
@@ -101,7 +100,7 @@ def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
         line = f"{own_address} would be the address of {twins[0]} in the tunnel too"
         yield "problem", "transport", f"{line}: choose a larger network as `wireguard.subnet`"
     now = facts.more.get(KEY)
-    pinned = spec.tunnel_key
+    pinned = spec.pinned_key
     if now is not None and pinned is not None and now != pinned:
         yield "problem", "transport", tunnel_key_changed(spec.name, pinned, str(now))
     if facts.more.get(TUNNEL_MODULE):
@@ -110,7 +109,7 @@ def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
     yield "warning", "transport", line
 
 
-def _shared_networks(spec: NodeSpec, facts: MachineFacts) -> Iterator[str]:
+def _shared_networks(spec: DeploymentSpec, facts: MachineFacts) -> Iterator[str]:
     """Yield a line for each network of the node that the tunnel's would hide."""
     subnet = IPv4Network(spec.inventory.wireguard.subnet)
     networks = facts.more.get(NETWORKS, ())
@@ -147,14 +146,14 @@ def _keep_key(facts: MachineFacts, node: str, keys: TunnelKeys) -> Changes:
     yield Change("key", "WireGuard", action, "made there; its public one is pinned", steps)
 
 
-def _keep_peers(facts: MachineFacts, spec: DeploymentSpec, node: str, keys: TunnelKeys) -> Changes:
+def _keep_peers(facts: MachineFacts, spec: DeploymentSpec, keys: TunnelKeys) -> Changes:
     """Write the other nodes' keys, addresses and ends where they differ.
 
     A key that a node of this run is still to make differs too.
     """
 
     def text() -> bytes:
-        return tunnel_peers(spec.inventory, node, keys.known).encode()
+        return tunnel_peers(spec.inventory, spec.name, keys.known).encode()
 
     now = facts.files.get(PEERS_PATH)
     to_come = keys.replaced | (spec.takes_part - set(keys.known))
@@ -170,14 +169,14 @@ def _opened(what: str, script: str) -> Change:
     return Change("firewall", "tunnel", "create", "until its rules are replaced", steps)
 
 
-def _plan_keys(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+def _plan_keys(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     if spec.inventory.encrypted:
         assert spec.keys is not None  # `open_cluster` reads them
         yield from keep_folder(facts, TUNNEL_FOLDER, 0o700)
-        yield from _keep_key(facts, node, spec.keys)
+        yield from _keep_key(facts, spec.name, spec.keys)
 
 
-def _plan(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+def _plan(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     inventory = spec.inventory
     if not inventory.encrypted:
         if UNIT_PATH in facts.files:  # mounts move out of the tunnel before it goes
@@ -188,20 +187,20 @@ def _plan(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
         return
     assert spec.keys is not None
     if (
-        facts.firewall not in (None, firewall_mark(inventory, node))
+        facts.firewall not in (None, firewall_mark(inventory, spec.name))
         and UNIT_PATH not in facts.files
     ):
         elements = ", ".join(sorted(inventory.hosts.values()))  # NFS is mounted within
         script = quoted("nft", f"add element inet {TABLE} nodes {{ {elements} }}")
         yield _opened("let the tunnel's addresses in", script)
-    unit = tunnel_unit(inventory, node, in_kernel=bool(facts.more.get(TUNNEL_MODULE)))
+    unit = tunnel_unit(inventory, spec.name, in_kernel=bool(facts.more.get(TUNNEL_MODULE)))
     yield from keep_file(facts, TUNNEL_SCRIPT, tunnel_script().encode(), 0o600, then=(_AGAIN,))
-    yield from _keep_peers(facts, spec, node, spec.keys)
+    yield from _keep_peers(facts, spec, spec.keys)
     yield from keep_unit_files(facts, [(UNIT_PATH, unit)])
     yield from RunningUnit(TUNNEL_UNIT, UNIT_PATH, unit, hint=_HINT).changes(facts)
 
 
-def _plan_end(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
+def _plan_end(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     """Yield the end of the tunnel, after the mounts and the roles have left it.
 
     An NFS mount whose server is out of reach cannot be taken away.
@@ -217,7 +216,7 @@ def _plan_end(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Changes:
         keys = spec.keys or TunnelKeys()
         steps = (
             Shell(f"remove {TUNNEL_FOLDER}", quoted(*remove(TUNNEL_FOLDER))),
-            Call("forget its public key", lambda _: keys.forget([node])),
+            Call("forget its public key", lambda _: keys.forget([spec.name])),
         )
         yield Change("key", "WireGuard", "remove", "not in the inventory any more", steps)
 
@@ -229,7 +228,7 @@ ip link delete {TUNNEL_INTERFACE} 2>/dev/null
 """
 
 
-def _questions(spec: DeploymentSpec, node: str) -> Questions:
+def _questions(spec: DeploymentSpec) -> Questions:
     return Questions(
         files=(TUNNEL_FOLDER, PEERS_PATH, TUNNEL_SCRIPT),
         units=(TUNNEL_UNIT,),

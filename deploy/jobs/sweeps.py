@@ -16,7 +16,7 @@ from cluster.programs.frames import key_of_runner
 from core.ground.errors import ClusterError, UsageError
 from core.logs import say
 from deploy.cluster.connector import CommandResult, Connector
-from deploy.cluster.fleet import Fleet
+from deploy.cluster.fleet import Fleet, split_errors
 from deploy.cluster.places import NodePlaces
 from deploy.common.interrupts import waiting_for
 from deploy.jobs.apps import NO_APP, AppOfJob
@@ -46,7 +46,7 @@ def start_runners(
                 start_runner(node, places, task, {TASK: to_bytes(task), **files})
 
     results = fleet.each(start, list(dict.fromkeys(of_worker.node for of_worker, _ in tasks)))
-    return {name: result for name, result in results.items() if isinstance(result, ClusterError)}
+    return split_errors(results)[1]
 
 
 def program_tasks(

@@ -7,20 +7,19 @@ without markers and every tag by name.
 """
 
 import contextlib
-import json
 import os
 import shutil
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.utils import parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from core.ground.children import finished
 from core.ground.errors import ClusterError
-from core.ground.files import folder_beside, read_json, whole_file
+from core.ground.files import folder_beside
 from core.ground.locks import FileLock, LockHeldError
 from deploy.common.project import project_cache
 from deploy.release import requirements as required
@@ -29,7 +28,6 @@ from deploy.release.requirements import (
     Target,
     environment_key,
     file_sha256,
-    parse_sums,
     sums_text,
 )
 
@@ -97,7 +95,6 @@ def _reason(stderr: str) -> str:
 
 
 CACHE = project_cache() / "wheels"
-COMPLETE = ".complete"
 REQUIREMENTS = "requirements.txt"
 INSTALLER_WHEEL = f"{required.INSTALLER}-"
 """Prefix of the file name of the installer's wheel."""
@@ -121,7 +118,6 @@ class Wheelhouse:
     key: str
     python: str
     machine: str
-    sums_sha256: str
     files: Mapping[str, int]
     installed_bytes: int
 
@@ -140,22 +136,6 @@ class Wheelhouse:
         return (self.folder / SUMS).read_text(encoding="utf-8")
 
 
-def open_wheelhouse(key: str, cache: Path = CACHE) -> Wheelhouse | None:
-    """The complete wheelhouse of this key in `cache`, or None.
-
-    Only the sizes of its files are checked.
-    """
-    folder = cache / key
-    try:
-        fields = read_json(folder / COMPLETE)
-        wheelhouse = Wheelhouse(folder=folder, **fields)
-        if any((folder / name).stat().st_size != size for name, size in wheelhouse.files.items()):
-            return None
-    except (OSError, ValueError, TypeError):
-        return None
-    return wheelhouse
-
-
 def make_wheelhouse(
     requirements: str,
     python: str = "3.11",
@@ -166,39 +146,43 @@ def make_wheelhouse(
 ) -> Wheelhouse:
     """Return the wheelhouse of a list for this Python and machine, downloaded if missing.
 
-    It reuses the wheels of an interrupted download and of other wheelhouses in `cache`. A second
-    process that wants the same waits. Raises ClusterError when a wheel is missing.
+    It takes what an interrupted download and other wheelhouses in `cache` have, compared with the
+    list's hashes. A second process that wants the same waits. Raises ClusterError when a wheel is
+    missing.
     """
     target = Target(python, machine)
     key = environment_key(requirements, python, machine)
-    wheelhouse = open_wheelhouse(key, cache)
-    if wheelhouse is not None:
-        return wheelhouse
+    folder = cache / key
+    pins = required.pins(requirements, target)
     with one_at_a_time(cache / f"{key}.lock", say):
-        wheelhouse = open_wheelhouse(key, cache)
-        if wheelhouse is not None:
-            return wheelhouse
-        folder = cache / key
-        pins = required.pins(requirements, target)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / COMPLETE).unlink(missing_ok=True)
-            (folder / REQUIREMENTS).write_text(
-                required.text_for(requirements, target, installer=False), "utf-8"
-            )
-            requirements_file = cache / f"{key}.wanted.txt"
-            requirements_file.write_text(
-                required.text_for(requirements, target, installer=True), encoding="utf-8"
-            )
-            hashes = frozenset(sha256 for pin in pins for sha256 in pin.hashes)
-            _keep_wanted(folder, hashes)
-            _reuse(cache, folder, target, hashes)
-            present = {file_sha256(wheel) for wheel in folder.glob("*.whl")}
-            if any(pin.hashes.isdisjoint(present) for pin in pins):
+            sums = _collected(cache, folder, pins, target)
+            if len(sums) < len(pins):
                 say(f"wheels for CPython {python} on {machine}: {len(pins)} packages into {folder}")
-                download(requirements_file, folder, target)
-            requirements_file.unlink()
-            return _finish(folder, key, target, pins)
+                wanted = cache / f"{key}.wanted.txt"
+                wanted.write_text(required.text_for(requirements, target, installer=True), "utf-8")
+                download(wanted, folder, target)
+                wanted.unlink()
+                sums = _collected(cache, folder, pins, target)
+            if len(sums) < len(pins):
+                raise ClusterError(f"{folder}: pip left out some of {len(pins)}: run it again")
+            text = required.text_for(requirements, target, installer=False)
+            (folder / REQUIREMENTS).write_text(text, "utf-8")
+            sums[REQUIREMENTS] = file_sha256(folder / REQUIREMENTS)
+            (folder / SUMS).write_text(sums_text(sums), encoding="utf-8")
+            return Wheelhouse(
+                folder=folder,
+                key=key,
+                python=target.short_python,
+                machine=target.machine,
+                files={name: (folder / name).stat().st_size for name in (*sums, SUMS)},
+                installed_bytes=sum(
+                    _installed_bytes(folder / name)
+                    for name in sums
+                    if name.endswith(".whl") and not name.startswith(INSTALLER_WHEEL)
+                ),
+            )
         except OSError as problem:
             raise ClusterError(
                 f"{folder}: the wheels cannot be written ({problem.strerror}): free about 1 GB"
@@ -206,38 +190,36 @@ def make_wheelhouse(
             ) from None
 
 
-def _finish(folder: Path, key: str, target: Target, pins: tuple[required.Pin, ...]) -> Wheelhouse:
-    wheels = sorted(folder.glob("*.whl"))
+def _collected(
+    cache: Path, folder: Path, pins: Sequence[required.Pin], target: Target
+) -> dict[str, str]:
+    """Link a wheel for each pin from the cache into `folder`; return their hashes by name.
+
+    What is in `folder` and belongs to no pin goes.
+    """
+    lacking = {(pin.name, pin.version): pin.hashes for pin in pins}
     accepted = target.tags()
-    allowed = {(pin.name, pin.version): pin.hashes for pin in pins}
-    sums = {}
-    for wheel in wheels:
-        name, version, _build, tags = parse_wheel_filename(wheel.name)
-        sums[wheel.name] = file_sha256(wheel)
-        if sums[wheel.name] not in allowed.pop((name, str(version)), ()) or not tags & accepted:
-            raise ClusterError(f"{wheel}: not in the list of packages: remove it and run it again")
-    if allowed:
-        missing = ", ".join(f"{name} {version}" for name, version in sorted(allowed))
-        raise ClusterError(f"{folder}: pip left out {missing}: run it again")
-    sums[REQUIREMENTS] = file_sha256(folder / REQUIREMENTS)
-    (folder / SUMS).write_text(sums_text(sums), encoding="utf-8")
-    wheelhouse = Wheelhouse(
-        folder=folder,
-        key=key,
-        python=target.short_python,
-        machine=target.machine,
-        sums_sha256=file_sha256(folder / SUMS),
-        files={name: (folder / name).stat().st_size for name in (*sums, SUMS)},
-        installed_bytes=sum(
-            _installed_bytes(wheel)
-            for wheel in wheels
-            if not wheel.name.startswith(INSTALLER_WHEEL)
-        ),
-    )
-    facts = {name: value for name, value in asdict(wheelhouse).items() if name != "folder"}
-    with whole_file(folder / COMPLETE) as stream:
-        stream.write(json.dumps(facts, indent=2).encode())
-    return wheelhouse
+    sums: dict[str, str] = {}
+    for wheel in sorted(cache.glob("*/*.whl"), key=lambda path: path.parent != folder):
+        with contextlib.suppress(InvalidWheelFilename):
+            name, version, _build, tags = parse_wheel_filename(wheel.name)
+            hashes = lacking.get((name, str(version)), frozenset())
+            if hashes and tags & accepted and (sha256 := file_sha256(wheel)) in hashes:
+                del lacking[name, str(version)]
+                sums[wheel.name] = sha256
+                if wheel.parent != folder:
+                    _link(wheel, folder / wheel.name)
+                continue
+        if wheel.parent == folder:
+            wheel.unlink()
+    return sums
+
+
+def _link(wheel: Path, path: Path) -> None:
+    try:
+        path.hardlink_to(wheel)
+    except OSError:
+        shutil.copyfile(wheel, path)
 
 
 def _installed_bytes(wheel: Path) -> int:
@@ -250,30 +232,6 @@ def _installed_bytes(wheel: Path) -> int:
                 sizes.append(int(entry.file_size * _BYTECODE_SHARE))
             total += sum(-(-size // _BLOCK_BYTES) * _BLOCK_BYTES for size in sizes)
     return total
-
-
-def _keep_wanted(folder: Path, hashes: frozenset[str]) -> None:
-    """Remove the partial files of an interrupted download."""
-    for path in folder.glob("*.whl"):
-        if file_sha256(path) not in hashes:
-            path.unlink()
-
-
-def _reuse(cache: Path, folder: Path, target: Target, hashes: frozenset[str]) -> None:
-    """Link wheels of earlier lists for the same kind of node, such as TensorFlow's."""
-    for marker in cache.glob(f"*/{COMPLETE}"):
-        earlier = open_wheelhouse(marker.parent.name, cache)
-        if earlier is None or (earlier.python, earlier.machine) != (
-            target.short_python,
-            target.machine,
-        ):
-            continue
-        for name, sha256 in parse_sums(earlier.sums()).items():
-            if sha256 in hashes and not (folder / name).exists():
-                try:
-                    (folder / name).hardlink_to(earlier.folder / name)
-                except OSError:
-                    shutil.copyfile(earlier.folder / name, folder / name)
 
 
 @contextlib.contextmanager

@@ -8,9 +8,8 @@ from core.inventory import Inventory
 from deploy.converge.check import Finding
 from deploy.converge.desired import examine
 from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, UnitFact, estimate
-from deploy.converge.subject import NodeSpec
-from tests.deploy.converge.pi import thesis, untouched
-from tests.deploy.converge.played_machine import ENVIRONMENT
+from deploy.converge.subject import DeploymentSpec
+from tests.deploy.converge.pi import release, thesis, untouched
 
 INVENTORY = thesis()
 
@@ -27,7 +26,8 @@ def findings(
     """All of them, of `facts` or an untouched Pi with these changes and a memory controller."""
     if facts is None:
         facts = untouched(of.hosts[name], **({"controllers": ("cpu", "memory")} | changes))
-    spec = NodeSpec(of, name, estimate(model_units), ENVIRONMENT, publishes_bytes)
+    memory = estimate(model_units)
+    spec = DeploymentSpec(of, release(), name=name, memory=memory, publishes_bytes=publishes_bytes)
     return examine(spec, facts)
 
 

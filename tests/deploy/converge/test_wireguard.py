@@ -12,8 +12,7 @@ from core.ground.errors import ClusterError
 from deploy.cluster.login import IN_CLEAR, TunnelKeys
 from deploy.converge.deployment import plan
 from deploy.converge.desired import Machines, examine
-from deploy.converge.machine_facts import MachineFacts, estimate
-from deploy.converge.subject import NodeSpec
+from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.wireguard import KEY, NETWORKS
 from deploy.render.network import (
     PEERS_PATH,
@@ -142,9 +141,10 @@ def test_transport_plain_takes_the_tunnel_away(tmp_path: Path) -> None:
 def findings(
     machines: Machines, facts: MachineFacts, name: str, levels: Sequence[str] = ("problem",)
 ) -> list[str]:
-    key = machines._pinned_key(name)
-    spec = NodeSpec(machines.inventory, name, estimate(32), None, tunnel_key=key)
-    found = examine(spec, replace(facts, files={}, disk_free_bytes=untouched().disk_free_bytes))
+    found = examine(
+        machines.of_node(name),
+        replace(facts, files={}, disk_free_bytes=untouched().disk_free_bytes),
+    )
     return [one.line for one in found if one.topic.endswith("transport") and one.level in levels]
 
 

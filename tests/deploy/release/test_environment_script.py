@@ -232,7 +232,3 @@ def test_two_at_once_do_not_mix(wheelhouse: Wheelhouse, tmp_path: Path) -> None:
         holder.communicate(b"\n")
     assert found is Refusal.BUSY
     assert "another installation" in line
-
-
-def test_the_sums_a_script_expects_are_those_of_the_file(wheelhouse: Wheelhouse) -> None:
-    assert wheelhouse.sums_sha256 == file_sha256(wheelhouse.folder / SUMS)

@@ -11,12 +11,7 @@ import pytest
 from core.ground.errors import ClusterError
 from core.ground.locks import FileLock
 from deploy.release.requirements import SUMS, environment_key, file_sha256, parse_sums
-from deploy.release.wheelhouse import (
-    COMPLETE,
-    Wheelhouse,
-    make_wheelhouse,
-    open_wheelhouse,
-)
+from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
 from tests.deploy.release.wheels import (
     DEADLINE_SECONDS,
     MACHINE,
@@ -47,9 +42,6 @@ class Cache:
         say = self.said.append
         return make_wheelhouse(self.asked, PYTHON, MACHINE, cache=self.folder, say=say)
 
-    def opened(self) -> Wheelhouse | None:
-        return open_wheelhouse(self.key, self.folder)
-
 
 @pytest.fixture
 def cache(tmp_path: Path, index: Path) -> Cache:
@@ -61,24 +53,21 @@ def cache(tmp_path: Path, index: Path) -> Cache:
 def test_it_holds_what_was_asked_for_with_hashes_and_sizes(cache: Cache) -> None:
     made = cache.make()
     assert made.key == cache.key == made.folder.name
-    assert {*names(made.folder)} == {*made.files, COMPLETE}
+    assert {*names(made.folder)} == {*made.files}
     wheels = [made.folder / name for name in made.files if name != SUMS]
     assert parse_sums(made.sums()) == {path.name: file_sha256(path) for path in wheels}
     assert made.bytes == sum((made.folder / name).stat().st_size for name in made.files)
     blocks = 4  # of each wheel: a module, its bytecode, two files about it; the third is empty
     assert made.installed_bytes == 2 * blocks * 4096
-    assert made == cache.opened()
+    assert made == cache.make()
 
 
-@pytest.mark.parametrize("lacks", ["nothing", "its mark"])
-def test_a_complete_one_asks_for_nothing(cache: Cache, lacks: str) -> None:
+def test_a_complete_one_asks_for_nothing(cache: Cache) -> None:
     made = cache.make()
     cache.said.clear()
     shutil.rmtree(cache.index)
-    if lacks == "its mark":
-        (made.folder / COMPLETE).unlink()
     assert cache.make() == made
-    assert lacks != "nothing" or cache.said == []
+    assert cache.said == []
 
 
 def test_a_wheel_for_older_pythons_alone_comes_too(cache: Cache) -> None:
@@ -97,7 +86,6 @@ def test_a_missing_wheel_is_one_line_and_the_next_attempt_goes_on(
         ClusterError, match=r"^[^\n]*CPython .* are incomplete: .*beta==1\.0[^\n]*$"
     ):
         cache.make()
-    assert cache.opened() is None
     kept.rename(beta)
     assert len(cache.make().files) == 4
 
@@ -108,14 +96,16 @@ def test_what_was_cut_off_is_made_good(cache: Cache) -> None:
     (folder / ALPHA).write_bytes(b"half")
     (folder / "older-1.0-py3-none-any.whl").write_bytes(b"of nobody")
     made = cache.make()
-    assert {*names(folder)} == {*made.files, COMPLETE}
+    assert {*names(folder)} == {*made.files}
 
 
-def test_one_with_a_file_of_another_size_is_made_again(cache: Cache) -> None:
+@pytest.mark.parametrize("content", [b"half", None])
+def test_one_with_another_file_is_made_again(cache: Cache, content: bytes | None) -> None:
     made = cache.make()
-    (made.folder / ALPHA).write_bytes(b"half")
-    assert cache.opened() is None
+    alpha = made.folder / ALPHA
+    alpha.write_bytes(content or bytes(alpha.stat().st_size))
     assert cache.make() == made
+    assert file_sha256(alpha) == parse_sums(made.sums())[ALPHA]
 
 
 def test_another_list_takes_what_is_there_already(cache: Cache) -> None:
