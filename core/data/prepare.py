@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -234,9 +234,7 @@ def open_published(folder: Path, cutting: Cutting) -> Dataset:
 
 def _plain(value: Any) -> Any:
     """A setting as JSON has it."""
-    return parsed_json(
-        json.dumps(asdict(value) if is_dataclass(value) and not isinstance(value, type) else value)
-    )
+    return parsed_json(json.dumps(value))
 
 
 @functools.cache

@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from core.data.arrays import Flags, Numbers
+from core.data.arrays import AnyArray, Flags, Numbers
 from core.data.described.description import RecordingFormat
 from core.data.described.members import Member, PathPattern, Sheaf, members_of
 from core.data.described.moments import TimeForm
@@ -32,23 +32,31 @@ Owner = tuple[str, str, str]
 
 
 @dataclass
-class _Labels:
-    """Intervals in the order of their begins: seconds (n,), a word and whether it is used for each.
+class _Span:
+    """A recording: its first and last time, and the first and last call of `Intervals.words`."""
 
-    spans: by recording the first and last time, and the first and last call of `Intervals.words`.
-    """
+    recording: Owner
+    first: float
+    last: float
+    begun: int
+    ended: int
+
+
+@dataclass
+class _Labels:
+    """Intervals in the order of their begins: seconds, word, and whether it is used, (n,) each."""
 
     begins: Numbers
     ends: Numbers
-    label_words: Sequence[str]
+    label_words: AnyArray
     used: Flags
-    spans: dict[Owner, tuple[float, float, int, int]] = field(default_factory=dict)
+    spans: dict[Owner, _Span] = field(default_factory=dict)
 
     @property
     def recorded(self) -> tuple[float, float]:
         """The times of the first and the last reading of all recordings."""
-        firsts, lasts, _, _ = zip(*self.spans.values(), strict=True)
-        return min(firsts), max(lasts)
+        spans = self.spans.values()
+        return min(span.first for span in spans), max(span.last for span in spans)
 
 
 class Intervals:
@@ -96,13 +104,13 @@ class Intervals:
         labels.used[places[is_within]] = True
         self._calls += 1
         recording = sheaf.name, person, session
-        first, last, begun, _ = labels.spans.get(recording, (np.inf, -np.inf, self._calls, 0))
-        span = min(first, float(times.min())), max(last, float(times.max()))
-        labels.spans[recording] = (*span, begun, self._calls)
-        return [
-            labels.label_words[place] if is_in else ""
-            for place, is_in in zip(places.tolist(), is_within.tolist(), strict=True)
-        ]
+        new = _Span(recording, np.inf, -np.inf, self._calls, self._calls)
+        span = labels.spans.setdefault(recording, new)
+        span.first = min(span.first, float(times.min()))
+        span.last = max(span.last, float(times.max()))
+        span.ended = self._calls
+        words: list[str] = np.where(is_within, labels.label_words[places], "").tolist()
+        return words
 
     def note(self) -> str:
         """Return which intervals have no reading, in words; empty where all have one."""
@@ -174,21 +182,20 @@ class Intervals:
         Those in turn are of devices with one clock, and the world has one.
         """
         for owner, labels in self._recorded.items():
-            latest: tuple[Owner, tuple[float, float, int, int]] | None = None
-            for recording, span in sorted(labels.spans.items(), key=itemgetter(1)):
-                if latest is not None and span[0] + OVERLAP < latest[1][1] and span[0] < EPOCH:
-                    before, after = sorted((latest[1][2:], span[2:]))
-                    if before[1] < after[0]:
-                        at = 0 if recording[0] != latest[0][0] else 2
-                        raise DataError(
-                            f"{source}: {self._how.file}: the intervals of"
-                            f" {_named(owner)} are of two recordings of the same"
-                            f" times ({latest[0][at]}, {recording[at]}); say the session of both,"
-                            " give them one clock, or write label.intervals.shared: true if they"
-                            " were made at once"
-                        )
-                if latest is None or span[1] > latest[1][1]:
-                    latest = recording, span
+            spans = sorted(labels.spans.values(), key=attrgetter("first", "last"))
+            latest = spans[0]
+            for span in spans[1:]:
+                before, after = sorted((latest, span), key=attrgetter("begun"))
+                is_at_once = span.first + OVERLAP < latest.last and span.first < EPOCH
+                if is_at_once and before.ended < after.begun:
+                    at = 0 if span.recording[0] != latest.recording[0] else 2
+                    raise DataError(
+                        f"{source}: {self._how.file}: the intervals of {_named(owner)} are of two"
+                        f" recordings of the same times ({latest.recording[at]},"
+                        f" {span.recording[at]}); say the session of both, give them one clock, or"
+                        " write label.intervals.shared: true if they were made at once"
+                    )
+                latest = max(latest, span, key=attrgetter("last"))
 
     def _refuse_cut_short(self, source: Path) -> None:
         """Raises DataError for intervals of rows that no recording has."""
@@ -271,22 +278,23 @@ def _sorted(source: Path, rows: list[tuple[float, float, str]], step: float) -> 
     another one. Without steps the last reading belongs to an interval, too.
     """
     ordered = sorted(rows)
-    begins = np.array([begin for begin, _, _ in ordered])
-    ends = np.array([end for _, end, _ in ordered])
-    label_words = [word for _, _, word in ordered]
+    begins, ends = np.array([(begin, end) for begin, end, _ in ordered]).T
+    label_words = np.array([word for _, _, word in ordered], object)
     if np.isnan(ends).all():
         ends = np.append(begins[1:], np.inf)
     # A sum of steps has an error in its last place.
     is_within = begins[1:] < ends[:-1] - step * LITTLE_MORE
     is_within |= begins[1:] == (begins if step else ends)[:-1]
-    is_turned = ends < begins
-    for place in np.flatnonzero(is_turned | np.append(False, is_within))[:1].tolist():
-        named = f"{source}: the interval of {label_words[place]!r:.40} from {begins[place]:.12g} s"
-        if is_turned[place]:
-            raise DataError(f"{named} ends before it, at {ends[place]:.12g}; correct it")
+    for place in np.flatnonzero((ends < begins) | np.append(False, is_within))[:1].tolist():
+        begin, end = begins[place], ends[place]
+        problem = f"ends before it, at {end:.12g}; correct it"
+        if end >= begin:
+            problem = (
+                f"begins within that of {label_words[place - 1]!r:.40}, which ends at"
+                f" {ends[place - 1]:.12g}; correct one of them"
+            )
         raise DataError(
-            f"{named} begins within that of {label_words[place - 1]!r:.40}, which ends at"
-            f" {ends[place - 1]:.12g}; correct one of them"
+            f"{source}: the interval of {label_words[place]!r:.40} from {begin:.12g} s {problem}"
         )
     return _Labels(begins, ends, label_words, np.zeros(len(label_words), np.bool_))
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import compress, islice
+from operator import itemgetter
 from typing import IO
 
 import numpy as np
@@ -274,7 +275,7 @@ class TextRows:
         lines = [line for line, _ in rows]
         readings = [values for _, values in rows]
         good = np.ones(len(rows), np.bool_)
-        cells = {name: [values[at] for values in readings] for name, at in self._places.items()}
+        cells = {name: list(map(itemgetter(at), readings)) for name, at in self._places.items()}
         self.damage.lines += len(rows)
         columns = [self._numbers(cells[name], name, lines, good) for name in self.columns]
         values = np.reshape(columns, (len(columns), len(rows))).T
