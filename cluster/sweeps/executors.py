@@ -106,6 +106,7 @@ class RemoteExecutor:
             process.begin({}, ["--folder", ".", "--", *training], folder, bytes_back)
         except OSError as problem:
             process.hang_up()
+            process.close()
             raise ClusterError(f"{self.name}: its node is lost: {problem}") from None
         return process
 
@@ -167,7 +168,7 @@ class Places:
         if self._lead is not None:
             end = time.monotonic() + seconds
             names = [executor.name for executor in self.executors]
-            self._lead.gather(names, lambda: give_up() or time.monotonic() > end, 2 * seconds)
+            self._lead.gather(names, lambda: give_up() or time.monotonic() > end, 2 * JOIN_SECONDS)
             self._joined_at = time.monotonic()
 
     def rejoin(self) -> None:
