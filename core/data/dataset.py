@@ -9,7 +9,7 @@ other examples in `inputs.DTYPE` and `targets.DTYPE`. `subjects.i32` says who wa
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -240,6 +240,17 @@ class Dataset:
 
 FORMAT_VERSION = 2
 """Version that is raised when the meaning of these files changes."""
+_PLAIN: Mapping[str, Callable[[Any], Any]] = {
+    "name": str,
+    "source": str,
+    "source_sha256": str,
+    "task": str,
+    "standardized": bool,
+    "train_windows": int,
+    "test_windows": int,
+    "sha256": str,
+}
+"""Fields of a set that its manifest has as they are, and what makes them of JSON."""
 
 
 def content_digest(files: Mapping[str, str], dataset: Dataset) -> str:
@@ -263,30 +274,17 @@ def manifest_of(
     `files` are digests by name, `preparation` the settings that made the set.
     """
     arrays = {"inputs": dataset.inputs, "targets": dataset.targets, "weights": dataset.weights}
-    if dataset.held_out == NOT_SAID:
-        held_out = {}
-    else:
-        held_out = {"held_out": asdict(dataset.held_out)}
-    signals = dataset.signals.known_facts()
+    optional = {"signals": dataset.signals.known_facts()}
+    if dataset.held_out != NOT_SAID:
+        optional["held_out"] = asdict(dataset.held_out)
     return {
         "format": FORMAT_VERSION,
-        "name": dataset.name,
-        "source": dataset.source,
-        "source_sha256": dataset.source_sha256,
-        "preparation": dict(preparation),
-        "task": dataset.task,
+        **{name: getattr(dataset, name) for name in _PLAIN},
         "labels": dataset.labels,
-        "standardized": dataset.standardized,
-        **{
-            name: array and {"file": array.file, "dtype": array.dtype, "shape": array.shape}
-            for name, array in arrays.items()
-        },
-        "train_windows": dataset.train_windows,
-        "test_windows": dataset.test_windows,
-        **held_out,
-        **({"signals": signals} if signals else {}),
+        "preparation": dict(preparation),
+        **{name: array and asdict(array) for name, array in arrays.items()},
+        **{name: facts for name, facts in optional.items() if facts},
         "files": dict(files),
-        "sha256": dataset.sha256,
     }
 
 
@@ -305,18 +303,11 @@ def open_prepared(folder: Path) -> Dataset:
                 " data again"
             )
         dataset = Dataset(
+            **{name: kind(fields[name]) for name, kind in _PLAIN.items()},
             folder=folder,
             labels=tuple(str(label) for label in fields["labels"]),
-            name=str(fields["name"]),
-            source=str(fields["source"]),
-            source_sha256=str(fields["source_sha256"]),
-            train_windows=int(fields["train_windows"]),
-            test_windows=int(fields["test_windows"]),
-            sha256=str(fields["sha256"]),
             inputs=_array(fields["inputs"]),
             targets=_array(fields["targets"]),
-            standardized=bool(fields["standardized"]),
-            task=str(fields["task"]),
             weights=None if fields["weights"] is None else _array(fields["weights"]),
             held_out=HeldOut.of(fields.get("held_out", {})),
             signals=Signals.of_manifest(fields),
@@ -355,18 +346,14 @@ def _refuse_unknown(dataset: Dataset) -> None:
             and dataset.weights is None
         )
     else:
-        expected_names = [
-            (dataset.inputs, f"inputs.{dataset.inputs.dtype}"),
-            (dataset.targets, f"targets.{dataset.targets.dtype}"),
-        ]
-        is_known = all(array.file == name for array, name in expected_names)
-        is_known = is_known and dataset.weights in (None, Array(WEIGHTS, "float32", ()))
         is_known = (
-            is_known
+            dataset.inputs.file == f"inputs.{dataset.inputs.dtype}"
+            and dataset.targets.file == f"targets.{dataset.targets.dtype}"
+            and dataset.weights in (None, Array(WEIGHTS, "float32", ()))
             and dataset.task in TASKS
             and (dataset.task != CLASSIFICATION or dataset.targets.dtype == "int32")
+            and bool(dataset.inputs.shape or not dataset.standardized)
         )
-        is_known = is_known and bool(dataset.inputs.shape or not dataset.standardized)
     if not is_known or min(dataset.train_windows, dataset.test_windows) < 0:
         raise ValueError("arrays that no preparation writes")
 

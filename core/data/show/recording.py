@@ -147,7 +147,8 @@ class _Tally:
         self._mixing = form.mixing
         self._figures = ChannelFigures(len(form.channel_names))
         self._sessions: dict[Place, _Session] = {}
-        self._excerpts: dict[str, tuple[Place, list[Numbers], list[Numbers]]] = {}
+        self._excerpts: dict[str, tuple[Place, float, list[Numbers]]] = {}
+        """Of each class: where it was seen first, when that began, and rows of time and values."""
         self._unknown: dict[str, int] = defaultdict(int)
         self._judge = Judge(form)
 
@@ -237,17 +238,15 @@ class _Tally:
                 yield label, places
 
     def _keep(self, label: str, place: Place, times: Numbers, values: Numbers) -> None:
-        if label not in self._excerpts and len(self._excerpts) >= MOST_LABELS:
-            return
-        first, excerpt_times, excerpt_values = self._excerpts.setdefault(label, (place, [], []))
-        if excerpt_times:
-            begin = excerpt_times[0][0]
-        else:
-            begin = times[0]
+        """Keep the first seconds of a class, of the session that it was seen in first."""
+        if label not in self._excerpts:
+            if len(self._excerpts) >= MOST_LABELS:
+                return
+            self._excerpts[label] = place, float(times[0]), []
+        first, begin, rows = self._excerpts[label]
         near = (times >= begin) & (times < begin + EXCERPT_SECONDS)
-        if first == place and sum(map(len, excerpt_times)) < MOST_IN_EXCERPT and near.any():
-            excerpt_times.append(times[near])
-            excerpt_values.append(values[near])
+        if first == place and sum(map(len, rows)) < MOST_IN_EXCERPT:
+            rows.append(np.column_stack([times, values])[near])
 
     def _session(self, place: Place, session_readings: _Session) -> Facts:
         """Return one session: its readings a second over its time, in some equal parts.
@@ -293,14 +292,13 @@ class _Tally:
 
     def _drawn(self) -> Iterator[Facts]:
         """Yield the first seconds of each class, (readings, channels), in the units of windows."""
-        for label, (place, times, rows) in sorted(self._excerpts.items()):
-            moments = np.concatenate(times)
-            values = np.concatenate(rows)[:MOST_IN_EXCERPT]
+        for label, (place, begin, blocks) in sorted(self._excerpts.items()):
+            rows = np.concatenate(blocks)[:MOST_IN_EXCERPT]
             yield {
                 "label": label,
                 "whose": " ".join(filter(None, place[:2])),
-                "seconds": float(moments[: len(values)].max() - moments[0]),
-                "values": values.tolist(),
+                "seconds": float(rows[:, 0].max()) - begin,
+                "values": rows[:, 1:].tolist(),
             }
 
 
