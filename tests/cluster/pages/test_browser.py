@@ -106,7 +106,7 @@ def test_the_page_changes_with_the_run_and_keeps_what_was_opened(browser: Browse
         tested = ConfusionView("test", LABELS[:2], ((5, 1), (0, 7)))
         shown.now = replace(later, samples=later.samples + more, confusion=tested)
         expect(page.locator("#head")).to_contain_text("1,665 of 2,220 updates")
-        expect(page.locator(".confusion")).to_contain_text("Test set")
+        expect(page.locator(".matrix")).to_contain_text("Test set")
         expect(rows.last).not_to_have_text(before or "")
         expect(page.locator("#chart-loss details")).to_have_attribute("open", "")
         assert canvas.screenshot() != painted
