@@ -204,6 +204,20 @@ def test_reports_look_well(browser: Browser, tmp_path: Path, size: Size) -> None
         file_looks_well(browser, tmp_path, text, size)
 
 
+def test_page_and_report_are_read_without_scripts(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(report(StoredRun(tmp_path, training(), train_result())))
+    context = browser.new_context(java_script_enabled=False)
+    with serving(Shown(training())) as address:
+        for read in (address, (tmp_path / "page.html").as_uri()):
+            page = context.new_page()
+            page.goto(read)
+            expect(page.locator(".tile").first).to_be_visible()
+            expect(page.locator(".confusion")).to_contain_text("Walking upstairs")
+            page.locator("#chart-loss summary").click()
+            expect(page.locator("#chart-loss tbody tr").last).to_contain_text("8 min 0 s")
+    context.close()
+
+
 CUT = "all => all.filter(one => one.scrollHeight > one.clientHeight + 1).map(one => one.ariaLabel)"
 """Boxes that do not show all their rows."""
 CUT_AT_THE_SIDE = (
