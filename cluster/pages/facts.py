@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster.pages.files import StoredRun
 from cluster.pages.rows import NAMING, ROWS, Tile, number_at, tiles_of, value_at
-from cluster.pages.special import place_of, unit_of
+from cluster.pages.special import unit_of, workers_of
 from cluster.pages.words import (
     NOTHING,
     WORDS,
@@ -22,7 +22,7 @@ from cluster.pages.words import (
 )
 from core.inventory.extensions import MODES
 from core.status.parts import FIGURE_KEYS
-from core.status.view import NodeView, PiPoint, RoleView, RunView
+from core.status.view import PiPoint, RunView
 
 MOST_OTHERS = 4
 """Tiles of figures that only the task or the app has; of a report twice as many."""
@@ -47,13 +47,6 @@ def root_of(run: StoredRun, computed: Mapping[str, Any]) -> Root:
         "computed": computed,
         "words": {**terms(unit_of(run.view)), **texts},
     }
-
-
-def workers_of(view: RunView) -> list[tuple[NodeView, RoleView]]:
-    """The workers of the inventory or of the run, each with its node."""
-    pairs = [(node, role) for node in view.nodes for role in node.roles]
-    workers = [pair for pair in pairs if pair[1].task.startswith("worker:")]
-    return sorted(workers, key=lambda pair: place_of(pair[1].task))
 
 
 def live_tiles(view: RunView) -> list[Tile]:

@@ -94,6 +94,12 @@ class RunRecord:
     """Figures of the selected epoch on the validation, from its result; what may choose among
     settings."""
 
+    @property
+    def figures(self) -> Mapping[str, float | None]:
+        """Those of its test, its time as `seconds`, and as `HELD_OUT` what may choose a setting."""
+        others = {"seconds": self.seconds or None, HELD_OUT: (self.selected or {}).get("accuracy")}
+        return {**(self.final or {}), **others}
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -121,17 +127,9 @@ class SweepGroup:
         return tuple(by_seed[seed] for seed in sorted(by_seed))
 
     def values(self, figure: str) -> list[float]:
-        """Return a figure of each run that has it.
-
-        `seconds` is the time of the run, `HELD_OUT` what may choose a setting.
-        """
-        if figure == "seconds":
-            return [run.seconds for run in self.ended if run.seconds]
-        if figure == HELD_OUT:
-            figures = [(run.selected or {}).get("accuracy") for run in self.ended]
-            return [value for value in figures if value is not None]
-        figures = [(run.final or {}).get(figure) for run in self.ended]
-        return [value for value in figures if value is not None]
+        """Return a figure of each run that has it."""
+        found = (run.figures.get(figure) for run in self.ended)
+        return [value for value in found if value is not None]
 
     def mean(self, figure: str) -> float | None:
         """The mean over the seeds."""

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter
 
 from cluster.pages.charts import Chart, Series, chart, smoothed, thinned
-from cluster.pages.words import WORDS, label
-from core.status.view import PiPoint, RunView
+from cluster.pages.words import RECORDINGS, WORDS, label, significant
+from core.status.view import NodeView, PiPoint, RoleView, RunView
 
 FEW_WORKERS = 4
 """Workers with a line each; more are a band from the slowest to the fastest."""
@@ -63,18 +63,26 @@ def _speeds(view: RunView) -> Chart:
     return chart("speeds", *series, unit=unit_of(view))
 
 
+def bars(name: str, series: str, values: Mapping[str, float], unit: str = RECORDINGS) -> Chart:
+    """The chart of this name with a bar for each of these, by its label."""
+    points = tuple((at, significant(value, 10)) for at, value in enumerate(values.values()))
+    return chart(name, Series(series, points), unit=unit, labels=tuple(values))
+
+
 def _anatomy(view: RunView) -> Chart:
-    parts = view.train.step_parts_seconds if view.train else {}
-    known = [name for name in WORDS["step_parts"] if name in parts]
-    points = thinned([(place, parts[name]) for place, name in enumerate(known)])
-    labels = tuple(f"{name} ({WORDS['step_parts'][name]})" for name in known)
-    return chart("anatomy", Series("seconds of a step", points), labels=labels)
+    seconds = view.train.step_parts_seconds if view.train else {}
+    parts = {
+        f"{name} ({meaning})": seconds[name]
+        for name, meaning in WORDS["step_parts"].items()
+        if name in seconds
+    }
+    return bars("anatomy", "seconds of a step", parts)
 
 
 def _staleness(view: RunView) -> Chart:
     staleness = view.train.staleness if view.train else None
     if staleness is None or not any(staleness.counts):
-        return chart("staleness", Series("updates", ()))
+        return bars("staleness", "updates", {})
     labels = []
     low = 0
     for high in staleness.bounds:
@@ -82,9 +90,8 @@ def _staleness(view: RunView) -> Chart:
         low = high + 1
     labels.append(f"over {staleness.bounds[-1]}" if staleness.bounds else "all")
     last = max(place for place, count in enumerate(staleness.counts) if count)
-    bars = last + 2  # and one that is empty
-    points = tuple((place, float(count)) for place, count in enumerate(staleness.counts[:bars]))
-    return chart("staleness", Series("updates", points), labels=tuple(labels[:bars]))
+    counts = [*zip(labels, staleness.counts, strict=False)][: last + 2]  # and one that is empty
+    return bars("staleness", "updates", dict(counts))
 
 
 def _timeline(view: RunView) -> Chart:
@@ -103,21 +110,18 @@ def _timeline(view: RunView) -> Chart:
     return chart("timeline", *series, labels=tuple(tasks))
 
 
+def workers_of(view: RunView) -> list[tuple[NodeView, RoleView]]:
+    """The workers of the inventory or of the run, each with its node."""
+    pairs = [(node, role) for node in view.nodes for role in node.roles]
+    workers = [pair for pair in pairs if pair[1].task.startswith("worker:")]
+    return sorted(workers, key=lambda pair: place_of(pair[1].task))
+
+
 def _worked(view: RunView) -> Chart:
     """Return what each worker did in the whole run."""
-    windows = {
-        role.task: role.windows
-        for node in view.nodes
-        for role in node.roles
-        if role.task.startswith("worker:")
-    }
-    tasks = sorted(windows, key=place_of)
+    windows = {role.task.removeprefix("worker:"): role.windows for _, role in workers_of(view)}
     unit = unit_of(view)
-    points = tuple((place, float(windows[task])) for place, task in enumerate(tasks))
-    if not any(windows.values()):
-        points = ()
-    labels = tuple(task.removeprefix("worker:") for task in tasks)
-    return chart("worked", Series(unit, points), unit=unit, labels=labels)
+    return bars("worked", unit, windows if any(windows.values()) else {}, unit)
 
 
 def _curve(view: RunView) -> tuple[PiPoint, ...]:

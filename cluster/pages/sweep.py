@@ -119,11 +119,10 @@ def charts_of_sweep(sweep: SweepRecord) -> list[Chart]:
     for at in range(0, len(items), MOST_LINES):
         series: list[Series] = []
         for color, (title, groups) in enumerate(items[at : at + MOST_LINES]):
-            values = {
-                float(group.settings[across]): group.values(name)
-                for group in groups
-                if group.values(name)
-            }
+            values = dict[float, list[float]]()
+            for group in groups:
+                if found := group.values(name):
+                    values.setdefault(float(group.settings[across]), []).extend(found)
             if any(len(found) > 1 for found in values.values()):
                 series += banded(title, values, color, mean=title)
             else:

@@ -106,7 +106,7 @@ def test_the_page_changes_with_the_run_and_keeps_what_was_opened(browser: Browse
         tested = ConfusionView("test", LABELS[:2], ((5, 1), (0, 7)))
         shown.now = replace(later, samples=later.samples + more, confusion=tested)
         expect(page.locator("#head")).to_contain_text("1,665 of 2,220 updates")
-        expect(page.locator(".confusion")).to_contain_text("Test set")
+        expect(page.locator(".matrix")).to_contain_text("Test set")
         expect(rows.last).not_to_have_text(before or "")
         expect(page.locator("#chart-loss details")).to_have_attribute("open", "")
         assert canvas.screenshot() != painted
@@ -202,6 +202,20 @@ def test_reports_look_well(browser: Browser, tmp_path: Path, size: Size) -> None
     ]
     for text in texts:
         file_looks_well(browser, tmp_path, text, size)
+
+
+def test_page_and_report_are_read_without_scripts(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(report(StoredRun(tmp_path, training(), train_result())))
+    context = browser.new_context(java_script_enabled=False)
+    with serving(Shown(training())) as address:
+        for read in (address, (tmp_path / "page.html").as_uri()):
+            page = context.new_page()
+            page.goto(read)
+            expect(page.locator(".tile").first).to_be_visible()
+            expect(page.locator(".confusion")).to_contain_text("Walking upstairs")
+            page.locator("#chart-loss summary").click()
+            expect(page.locator("#chart-loss tbody tr").last).to_contain_text("8 min 0 s")
+    context.close()
 
 
 CUT = "all => all.filter(one => one.scrollHeight > one.clientHeight + 1).map(one => one.ariaLabel)"

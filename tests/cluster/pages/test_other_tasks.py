@@ -4,17 +4,14 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from cluster.pages.comparison import comparison
-from cluster.pages.drawing import MOST_ROWS, Drawing, class_panel
-from cluster.pages.facts import live_tiles
+from cluster.pages.drawing import Drawing
 from cluster.pages.files import StoredRun, run_of
 from cluster.pages.report import report
-from cluster.pages.rows import Tile, charts_of
 from cluster.pages.words import WORDS, glossary, stage
 from core.status.events import FiguresComputed
 from core.status.history import LONGEST_LINE, event_of, line_of
@@ -22,7 +19,7 @@ from core.status.parts import MOST_COUNTED, Figures, by_class
 from core.status.past_run import read_run
 from core.status.view import RunView
 from tests.cluster.pages import folders
-from tests.cluster.pages.elements import Elements
+from tests.cluster.pages.elements import Elements, shows
 from tests.cluster.pages.example import HOSTILE, training
 from tests.cluster.pages.other_tasks import (
     left,
@@ -37,23 +34,16 @@ from tests.tables import table
 OF_PEOPLE = ("windows", "people", "activit", "recording")
 """Words that say nothing of other data."""
 SCRIPTS = re.compile(r"<(script|style)\b.*?</\1>", re.DOTALL)
+LOSS_ALONE = {"validation": {"loss": 2e-7}}
 VIEWS = {
     "begun": regression(0).view(61.0),
+    "loss alone": replace(regression(1).view(61.0), figures=LOSS_ALONE),
     "regression": regression().view(61.0),
     "ended": regression_that_ended().view(61.0),
     "labels": multilabel().view(61.0),
+    "labels before": replace(multilabel().view(61.0), classes=None, figures={}),
     "classes": many_classes().view(61.0),
 }
-
-
-def tile(view: RunView, name: str) -> Tile:
-    return next(one for one in live_tiles(view) if one.name == name)
-
-
-def classes_of(view: RunView) -> dict[str, Any]:
-    found = class_panel(view)
-    assert found is not None
-    return found
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -69,50 +59,7 @@ def test_pages_and_reports_are_whole_and_speak_of_the_data_there_is(
         assert [word for word in OF_PEOPLE if word in shown] == []
         assert "examples" in shown
     assert set(page.all("sse-swap")) == set(drawing.fragments(view))
-
-
-def test_a_regression_shows_its_loss_and_a_chart_for_each_of_its_figures() -> None:
-    for view in (VIEWS["begun"], regression(1).view(61.0)):
-        assert "accuracy" not in [chart.id for chart in charts_of(view)], "not even an empty one"
-    view = VIEWS["ended"]
-    charts = [chart for chart in charts_of(view) if chart.id.startswith("other-")]
-    assert [chart.title for chart in charts] == ["MAE", "RMSE", "R²", HOSTILE[:60]]
-    assert [len(chart.series[0].points) for chart in charts] == [5] * 4
-    assert (
-        charts[2].hint
-        == "1 is perfect, 0 is guessing the mean. After each epoch, on held-out examples."
-    )
-    tiles = {one.name: one for one in live_tiles(view)}
-    assert [*tiles][2:7] == ["Epoch", "Loss", "MAE", "RMSE", "R²"]
-    assert (tiles["R²"].value, tiles["MAE"].value) == ("0.8125", "2469.12")
-    early = "no better for 3 epochs (best: epoch 2)"
-    assert early in tiles["Epoch"].hint
-    assert class_panel(view) is None
-    assert f"Stopped early: {early}." in Drawing().fragments(view)["head"]
-
-
-def test_a_regression_says_what_of_its_figures_there_is_so_far() -> None:
-    names = [one.name for one in live_tiles(VIEWS["begun"])]
-    assert names == ["Workers", "Throughput", "Epoch", "Loss", "Staleness"]
-    alone = replace(regression(1).view(61.0), figures={"validation": {"loss": 2e-7}})
-    assert tile(alone, "Validation loss") == Tile(
-        "Validation loss", "2e-07", "of held-out examples; lower is better"
-    )
-
-
-def test_labels_have_a_table_of_their_own() -> None:
-    view = VIEWS["labels"]
-    panel = classes_of(view)
-    assert (panel["title"], panel["table"].heads[0]) == ("Labels", "label")
-    assert "Held-out examples, after epoch 2. Precision" in Drawing().fragments(view)["confusion"]
-    rain, snow, *_ = panel["table"].rows
-    assert rain[0] == "rain"
-    assert snow[:3] == ["Snow storm", f"{11 / 12:.3f}", f"{11 / 15:.3f}"]
-    assert [chart.id for chart in charts_of(view)][:3] == ["loss", "accuracy", "other-0"]
-    assert tile(view, "Labels right").value == "0.9000"
-    before = replace(view, classes=None, figures={})
-    assert classes_of(before)["title"] == "Labels"
-    assert "Comes with the first evaluation" in Drawing().fragments(before)["confusion"]
+    shows(page.text, table("cluster/pages/rows", "other tasks")[name])
 
 
 def changed(folder: Path, labels: list[str], confusion: object) -> RunView:
@@ -124,15 +71,7 @@ def changed(folder: Path, labels: list[str], confusion: object) -> RunView:
     return read_run(folder)
 
 
-def test_many_classes_become_their_worst_and_the_most_frequent_mistakes(tmp_path: Path) -> None:
-    view = VIEWS["classes"]
-    assert view.confusion is None
-    panel = classes_of(view)
-    rows = panel["table"].rows
-    assert (panel["title"], len(rows), panel["classes"]) == ("Classes", MOST_ROWS, 130)
-    assert [row[3] for row in rows] == sorted(row[3] for row in rows)
-    assert [row[2] for row in panel["mix_ups"].rows] == ["6"] * 20
-    assert "The 100 of 130 with the lowest F1." in Drawing().page(view)
+def test_many_classes_of_a_result_are_counted(tmp_path: Path) -> None:
     folder = left(
         tmp_path / "20260101T000000Z-train", many_classes(), Figures(loss=0.5, accuracy=0.8)
     )
