@@ -6,10 +6,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import groupby
 
 from core.inventory import Inventory
 from core.status import events
-from core.status.apply import apply, implied_events, replay
+from core.status.apply import apply, implied_events, is_work, replay
 from core.status.events import Event, Stamped
 from core.status.history import is_kept
 from core.status.parts import NodeTasks
@@ -132,16 +133,13 @@ class RunStatus:
                 self._apply(event, now)
 
     def _applied(self) -> RunState:
-        busy: list[Stamped] = []
-        for _ in range(len(self._pending)):
-            at, event = self._pending.popleft()
-            if isinstance(event, events.Stepped | events.Updated):
-                busy.append((at, event))
-                continue
-            self._state = replay(busy, self._state)
-            busy.clear()
-            self._apply(event, at)
-        self._state = replay(busy, self._state)
+        pending = [self._pending.popleft() for _ in range(len(self._pending))]
+        for busy, group in groupby(pending, is_work):
+            if busy:
+                self._state = replay(group, self._state)
+            else:
+                for at, event in group:
+                    self._apply(event, at)
         return self._state
 
     def _apply(self, event: Event, seconds: float) -> None:

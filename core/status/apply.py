@@ -7,7 +7,7 @@ A live event implies others, such as a worker that left, a sample a second or an
 history has them already, so that a run which is read back implies none.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
@@ -55,15 +55,18 @@ def replay(history: Iterable[Stamped], state: RunState = RunState()) -> RunState
 
     Steps and updates that follow one another are applied together.
     """
-    for busy, group in groupby(
-        history, lambda stamped: isinstance(stamped[1], events.Stepped | events.Updated)
-    ):
+    for busy, group in groupby(history, is_work):
         if busy:
             state = _worked_on(state, group)
         else:
             for seconds, event in group:
                 state = apply(state, event, seconds)
     return state
+
+
+def is_work(stamped: Stamped) -> bool:
+    """Whether it is a step or an update: those that follow one another are applied together."""
+    return isinstance(stamped[1], events.Stepped | events.Updated)
 
 
 def apply(state: RunState, event: Event, seconds: float) -> RunState:
@@ -146,30 +149,20 @@ def _worked_on(state: RunState, work: Iterable[Stamped]) -> RunState:
 
     They come thousands of times a second: each is added up in place, all make one state.
     """
+    work = list(work)
+    steps = [event for _, event in work if isinstance(event, events.Stepped)]
+    updates = [(at, event) for at, event in work if isinstance(event, events.Updated)]
     training = state.training
     alone = training is not None and training.alone
-    windows = Counter[int]()
-    round_trips = defaultdict[int, list[float]](list)
-    step_parts = list[Mapping[str, float]]()
-    stale = list[float]()
-    losses = list[float]()
-    progress = state.progress
-    latest: events.Updated | None = None
-    for seconds, event in work:
-        if isinstance(event, events.Stepped):
-            windows[event.task] += event.windows
-            round_trips[event.task].append(event.round_trip_seconds)
-            if event.part_seconds:  # none where the worker's clock was set meanwhile
-                step_parts.append(event.part_seconds)
-            stale.append(event.staleness)
-        elif isinstance(event, events.Updated):
-            progress = progress.advanced(event.done, seconds)
-            latest = event
-            if isfinite(event.loss):
-                losses.append(event.loss)
-    for task, seconds_of_task in round_trips.items():
+    steps_of = defaultdict[int, list[events.Stepped]](list)
+    for step in steps:
+        steps_of[step.task].append(step)
+    for task, own in steps_of.items():
         worker = COORDINATOR if alone else f"worker:{task}"
-        state = after_steps(state, worker, windows[task], seconds_of_task)
+        windows = sum(step.windows for step in own)
+        state = after_steps(state, worker, windows, [step.round_trip_seconds for step in own])
+    stale = [step.staleness for step in steps]
+    losses = [update.loss for _, update in updates if isfinite(update.loss)]
     sums = SampleSums(
         state.sums.since,
         state.sums.loss + sum(losses),
@@ -177,10 +170,14 @@ def _worked_on(state: RunState, work: Iterable[Stamped]) -> RunState:
         state.sums.staleness + sum(stale),
         state.sums.steps + len(stale),
     )
+    progress = state.progress
+    latest = None
+    for at, latest in (*updates[:1], *updates[-1:]):
+        progress = replace(progress.advanced(latest.done, at), loss=latest.loss)
     if training is not None:
-        training = training.after_steps(step_parts, stale, latest)
-    if latest is not None:
-        progress = replace(progress, loss=latest.loss)
+        # A step has no parts where the worker's clock was set meanwhile.
+        parts = [step.part_seconds for step in steps if step.part_seconds]
+        training = training.after_steps(parts, stale, latest)
     return replace(state, sums=sums, training=training, progress=progress)
 
 

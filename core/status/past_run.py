@@ -23,7 +23,7 @@ from core.status.view import RunView
 
 RESULT = "result.json"
 LOG = "coordinator.log"
-TOLD: Mapping[str, Any] = yaml.safe_load(
+TOLD: list[dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
 )
 """What a result says: see there."""
@@ -103,27 +103,19 @@ def _told(folder: Path, result: Mapping[str, Any]) -> Iterator[Event]:
     final = result.get("final") or {}
     numbers = {key: value for key, value in final.items() if _is_number(value)}
     others = {key: value for key, value in numbers.items() if key not in FIGURE_KEYS}
-    tested = {"split": "test", "figures": {**numbers, "others": others}}
-    by_class = {"labels": _value(result, "dataset.labels"), "rows": result.get("confusion")}
-    rows = [(name, {**known, **_filled(places, result)}) for name, places in TOLD.items()]
-    figures = [("figures", tested), ("figures", {**tested, **by_class})]
-    for name, fields in (*rows[:-1], *figures, rows[-1]):
-        with suppress(ValueError):
-            yield event_from(name, fields)
+    known |= {"split": "test", "figures": {**numbers, "others": others}}
+    for row in TOLD:
+        for name, places in row.items():
+            with suppress(ValueError):
+                yield event_from(name, {**known, **_filled(places, result)})
 
 
-def _filled(places: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that have a value in the result."""
-    fields = {}
-    for field, place in places.items():
-        value = _filled(place, result) if isinstance(place, dict) else _value(result, place)
-        if value is not None:
-            fields[field] = value
-    return fields
-
-
-def _value(result: Any, place: str) -> Any:
-    for key in place.split("."):
+def _filled(places: Any, result: Any) -> Any:
+    """Return the value at a place; of a table of places, the fields that have one."""
+    if isinstance(places, dict):
+        found = {field: _filled(place, result) for field, place in places.items()}
+        return {field: value for field, value in found.items() if value is not None}
+    for key in places.split("."):
         result = result.get(key) if isinstance(result, dict) else None
     return result
 

@@ -170,7 +170,7 @@ class Spans:
         before = self.by_task.get(task, ())
         if before and before[-1].end_seconds is None and before[-1].state == state:
             return self
-        # Where it was away for no time, it goes on.
+        # Where it was away for no time, its span is one.
         return self.of(
             task, _joined((*_ended(before, seconds), SpanView(task, state, seconds, None)))
         )

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -26,17 +26,9 @@ from core.metrics.catalogue import Exporter, Identity, Readings, exported_by, me
 from core.metrics.node import Filesystems, Node, Throttling
 from core.metrics.process import Cost, Gpu, GpuMeter
 from core.status.events import (
-    Advanced,
-    Diverged,
-    Ended,
-    EpochEnded,
     Event,
     FiguresComputed,
-    StageBegan,
     Stepped,
-    TrafficCounted,
-    UpdatesCounted,
-    Validating,
 )
 from core.status.parts import MOST_OTHERS, Figures
 from core.status.state import RunState
@@ -148,8 +140,7 @@ def test_a_pi_with_storage_and_a_server_with_a_gpu_export_the_rest(
     assert len(found["pscluster_node_throttled"].samples) == 8
 
 
-TABLE = table("cluster/jobs/events")
-EVERYTHING = events_of(TABLE["everything"])
+EVERYTHING = events_of(table("cluster/jobs/events", "everything"))
 
 
 class Exported:
@@ -192,35 +183,23 @@ def test_a_coordinator_exports_what_the_catalogue_says() -> None:
     agree(found, *whole)
 
 
-def test_what_a_training_tells_arrives() -> None:
-    told = Exported(*EVERYTHING)
-    expected = TABLE["told"]
-    assert {short: told[metric(short).name.removeprefix("pscluster_")] for short in expected} == {
-        short: {OURS: value} for short, value in expected.items()
-    }
-    assert told["train_round_trip_seconds_sum"] == {("worker", "1"): 0.3}
-    wire = "train_wire_bytes_total"
-    assert told[wire] == {("fp32", "pull", *OURS): 1000, ("topk", "push", *OURS): 2000}
-    told.consume(TrafficCounted(10, 20, 5))
-    assert told[wire]["fp32", "pull", *OURS] == 1010
-    told.consume(Diverged("the loss is nan"))
-    assert told["train_loss_finite"] == {OURS: 0}
+CASES = table("cluster/jobs/exported")
 
 
-def test_a_regression_has_no_accuracy_and_its_figures_have_names() -> None:
+@pytest.mark.parametrize("steps", CASES.values(), ids=CASES)
+def test_a_coordinator_exports_what_its_events_say(steps: list[dict[str, Any]]) -> None:
+    told = Exported()
+    for step in steps:
+        told.consume(*events_of(step["events"]))
+        assert told.stages == [step["stage"]]
+        for name, expected in step.get("shows", {}).items():
+            assert {" ".join(labels): value for labels, value in told[name].items()} == expected
+
+
+def test_an_app_s_figures_have_names_that_are_hostile_and_many() -> None:
     told = Exported()
     hostile = 'r"2\\'
-    for others in ({"mae": 1.5, "r2": 0.5}, {"mae": 1.25, hostile: 0.5}):
-        found = Figures(loss=2.0, others=others)
-        ended = EpochEnded("train", 1, 2.5, None, 0.002, 300.0, 12.0, found)
-        told.consume(FiguresComputed("validation", found, epoch=1), ended)
-    of_validation = ("coordinator", "validation", "0")
-    assert told["train_metric"] == {
-        ("mae", *of_validation): 1.25,
-        (hostile, *of_validation): 0.5,
-    }
-    assert told["train_loss"][of_validation] == 2.0
-    assert told["train_accuracy_ratio"] == told["train_f1_macro_ratio"] == {}
+    told.consume(FiguresComputed("test", Figures(loss=2.0, others={hostile: 0.5})))
     assert rb'metric="r\"2\\"' in generate_latest(told.registry)
     for at in range(3):
         many = {f"{at}/{number}": 1.0 for number in range(MOST_OTHERS)}
@@ -228,40 +207,8 @@ def test_a_regression_has_no_accuracy_and_its_figures_have_names() -> None:
     assert len({labels[0] for labels in told["train_metric"]}) <= MOST_OTHERS
 
 
-def test_a_coordinator_that_goes_on_sets_no_counter_back() -> None:
-    found: list[tuple[float, float]] = []
-    for lost, counts in ((0, ((0, 0), (140, 3))), (10, ((130, 2), (150, 4)))):
-        told = Exported()
-        for totals in counts:
-            told.consume(UpdatesCounted(*totals, lost, 0))
-            names = ("train_updates_applied_total", "train_duplicates_dropped_total")
-            (applied, dropped) = (told[name][OURS] for name in names)
-            found.append((applied, dropped))
-    assert found == [(0, 0), (140, 3), (140, 0), (160, 2)]
-
-
-def test_held_out_people_are_looked_at_within_a_stage() -> None:
-    told = Exported(StageBegan("train", 10, "updates"), Advanced(4))
-    for begins, stage in ((True, "validation"), (False, "train")):
-        told.consume(Validating(begins))
-        assert told.stages == [stage]
-        assert told["job_progress_ratio"] == {OURS: 0.4}
-    told.consume(Validating(True), Ended("failed", "a parameter server is lost"))
-    assert told.stages == ["ended"]
-
-
-def test_what_any_job_tells_arrives() -> None:
+def test_workers_and_their_items_are_those_of_the_membership() -> None:
     told = Exported()
-    assert told.stages == ["preparing"]
-    told.consume(*EVERYTHING)
-    assert [*told["job_info"]] == [
-        ("train", "async", "thesis", "coordinator", "20260101T000000Z-train", "0")
-    ]
-    assert len(told["job_stage"]) == len(metric("job_stage").labels["stage"])
-    assert told.stages == ["train"]
-    assert told["job_progress_ratio"] == {OURS: 0.4}
-    speeds = {("worker", "0"): 2e6, ("worker", "1"): 1e6}
-    assert told["calibration_samples_per_second"] == speeds
     membership = told.membership
     membership.handle(Answered(0), 0.0)
     membership.handle(Joined(0), 0.0)
@@ -271,13 +218,6 @@ def test_what_any_job_tells_arrives() -> None:
     assert len(states) == 2 * len(Phase)
     present = {labels[1:] for labels, value in states.items() if value}
     assert present == {("busy", "0"), ("absent", "1")}
-    told.consume(Ended("failed", "the loss is nan"))
-    assert told.stages == ["ended"]
-    assert told["job_remaining_seconds"] == {}
-
-
-def test_words_for_a_person_are_a_preparation() -> None:
-    assert Exported(StageBegan("words for a person")).stages == ["preparing"]
 
 
 def test_the_catalogue_s_fixed_values_are_those_of_the_code() -> None:

@@ -2,13 +2,17 @@
 
 import ast
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from core.status import view
-from core.status.history import line_of
+from core.status import events, view
+from core.status.history import KEPT, line_of
+from core.status.parts import TrainCount
+from core.status.past_run import TOLD
+from core.status.records import FIGURES
 from tests.core.status.played_run import STARTED, Played, pi, whole
 from tools import status_schemas as reference
 
@@ -23,6 +27,18 @@ def test_every_field_has_a_meaning() -> None:
         if not meaning
     ]
     assert not without
+
+
+def test_the_tables_name_fields_that_there_are() -> None:
+    for name, rows in FIGURES.items():
+        known = {field.name for field in fields(getattr(events, name))}
+        assert {field for row in rows.values() for field in row.values()} <= known, name
+        assert {*rows.get("count", ()), *rows.get("added", ())} <= {
+            field.name for field in fields(TrainCount)
+        }, name
+    for row in TOLD:
+        for name, places in row.items():
+            assert places.keys() <= {field.name for field in fields(KEPT[name])}, name
 
 
 of_both_jobs = pytest.mark.parametrize("played", [whole(), pi()], ids=["train", "pi"])
