@@ -26,8 +26,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from typing_extensions import override
-
 from core.cage.landlock import (
     ALLOW,
     ARCHITECTURE,
@@ -376,8 +374,8 @@ class Gate(PortGate):
         finally:
             started.set()
 
-    @override
     def answer(self, notifier: int, call: AcceptCall) -> int | None:
+        """Accept in the place of the stopped thread."""
         if not Path(f"/proc/self/task/{call.thread}").exists():
             return None  # a child, which has our filter and its own descriptors
         with borrowed(call.listener) as listener:
@@ -394,6 +392,6 @@ class Gate(PortGate):
 
             return self.admit(listener, accept).detach()
 
-    @override
     def take_back(self, descriptor: int) -> None:
+        """Close the connection."""
         os.close(descriptor)
