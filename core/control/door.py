@@ -27,8 +27,14 @@ MOST_UNPROVEN_BYTES = 320 << 10
 """
 MOST_UNTAKEN_BYTES = 3 << 20
 """Bytes of one proven client that no request and no message has taken, as of pings without end."""
+FRAMES_BYTES = 256
+"""Bytes around one message: of its frames, of TLS, and of pings before it."""
+MOST_DISCARDED_BYTES = 16 << 20
+"""Bytes that may come behind an answer, as those of a WebSocket that was refused."""
 MOST_HELD_BYTES = 32 << 20
-"""Bytes of all clients that nothing has taken; beyond, who holds more than a few is closed."""
+MOST_BYTES_OF_UNPROVEN = 4 << 20
+"""Bytes of all proven and unproven clients that nothing took: who then holds more than a few is
+closed."""
 FEW_BYTES = 1 << 15
 NETWORK_BITS = 64
 """A client of IPv6 has a whole network of addresses."""
@@ -144,6 +150,10 @@ class Visitor(socket.socket):
         if not self.is_proven:
             self._listener.make_proven(self)
 
+    def take(self, size: int) -> None:
+        """Note that so many bytes were taken of what came, and what frames them."""
+        self.untaken = max(0, self.untaken - size - size // 8 - FRAMES_BYTES)
+
     @contextmanager
     def request(self) -> Iterator[None]:
         """Count a request that is being answered: the connection stays meanwhile."""
@@ -155,14 +165,17 @@ class Visitor(socket.socket):
         finally:
             self.requests -= 1
             self.since = time.monotonic()
+            self.untaken = 0
+            if self.is_proven:  # its server reads on: with bytes unread it would reset the answer
+                self.untaken = -MOST_DISCARDED_BYTES
 
     def _count(self, size: int) -> None:
         self.untaken += size
-        most = MOST_UNTAKEN_BYTES
-        if not self.is_proven:
-            most = MOST_UNPROVEN_BYTES
+        most, most_of_all = MOST_UNPROVEN_BYTES, MOST_BYTES_OF_UNPROVEN
+        if self.is_proven:
+            most, most_of_all = MOST_UNTAKEN_BYTES, MOST_HELD_BYTES
         if self.untaken > most or (
-            self.untaken > FEW_BYTES and self._listener.untaken > MOST_HELD_BYTES
+            self.untaken > FEW_BYTES and self._listener.untaken(self.is_proven) > most_of_all
         ):
             raise ConnectionAbortedError(f"{self.untaken} bytes came that no request took")
 
@@ -263,10 +276,9 @@ class Listener(socket.socket):
             visitor.end()
         until(lambda: not any(visitor.requests for visitor in self._open()), seconds, 0.01)
 
-    @property
-    def untaken(self) -> int:
-        """The bytes that all connections hold."""
-        return sum(visitor.untaken for visitor in self._open())
+    def untaken(self, proven: bool) -> int:
+        """Return the bytes that all connections of this kind hold."""
+        return sum(max(visitor.untaken, 0) for visitor in self._of(proven=proven))
 
     def _open(self) -> list[Visitor]:
         for ends, visitor in tuple(self._visitors.items()):

@@ -52,7 +52,7 @@ def taking(scope: Scope, receive: Receive) -> Receive:
     async def take() -> Message:
         message = await receive()
         if visitor is not None:
-            visitor.untaken = 0
+            visitor.take(sum(len(message.get(key) or "") for key in ("body", "text", "bytes")))
         return message
 
     return take
