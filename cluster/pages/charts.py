@@ -167,15 +167,9 @@ def chart_of_figure(name: str, place: int, figure: str, *series: Series, unit: s
     `place` is its number on the page.
     """
     word, hint = figure_word(figure)
-    words = {"figure": word, "meaning": as_sentence(hint)}
+    meaning = f"{hint[:1].upper()}{hint[1:]}." if hint else ""
+    words = {"figure": word, "meaning": meaning}
     return chart(name, *series, unit=unit, words=words, id=f"{name}-{place}")
-
-
-def as_sentence(hint: str) -> str:
-    """The hint with a capital and a full stop; nothing of an empty one."""
-    if hint:
-        return f"{hint[:1].upper()}{hint[1:]}."
-    return ""
 
 
 _WRITTEN = {

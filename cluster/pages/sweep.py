@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from cluster.pages.charts import Chart, Series, as_sentence, banded, chart, mean_points, thinned
+from cluster.pages.charts import Chart, Series, banded, chart, mean_points, thinned
 from cluster.pages.drawing import environment
 from cluster.pages.files import HELD_OUT, OVER, SweepGroup, SweepRecord, read_sweep
 from cluster.pages.rows import Table, table_of, tiles_of
@@ -34,10 +34,7 @@ MOST_CHARTS = 12
 MOST_BARS = 60
 LONGEST_VALUE = 60
 PREFIXES = ("jobs.train.", "model.")
-HINTS = {
-    "accuracy": "share of the test set named correctly, the mean over the seeds",
-    "loss": "how wrong the answers are, the mean over the seeds; lower is better",
-}
+DRAWN = ("accuracy", "loss")
 """Figures that are drawn: the first one that a run has."""
 MOST_ROWS = 500
 MOST_FAILED = 50
@@ -101,7 +98,7 @@ def charts_of_sweep(sweep: SweepRecord) -> list[Chart]:
 
     As many combinations of the other settings as fit share a chart.
     """
-    name = next((name for name in HINTS if any(group.values(name) for group in sweep.groups)), None)
+    name = next((name for name in DRAWN if any(group.values(name) for group in sweep.groups)), None)
     if name is None:
         return []
     varied = [axis for axis in sweep.varied if len(axis.values) > 1]
@@ -127,11 +124,9 @@ def charts_of_sweep(sweep: SweepRecord) -> list[Chart]:
                 series += banded(title, values, color, mean=title)
             else:
                 series.append(Series(title, thinned(mean_points(values)), color))
-        head = f"{name.capitalize()} by {short_key(across)}"
+        words = {"across": short_key(across)}
         place = f"sweep-{at // MOST_LINES}"
-        charts.append(
-            _chart("sweep", name, *series, title=head, id=place, x_label=short_key(across))
-        )
+        charts.append(chart(f"sweep-{name}", *series, words=words, id=place))
     return charts
 
 
@@ -141,19 +136,9 @@ def _is_number(value: Any) -> bool:
 
 def _bars(sweep: SweepRecord, name: str) -> Chart:
     groups = [group for group in sweep.groups if group.values(name)][:MOST_BARS]
-    bars = thinned([(at, group.mean(name)) for at, group in enumerate(groups)])
+    bars = Series("ours", thinned([(at, group.mean(name)) for at, group in enumerate(groups)]))
     labels = tuple(settings_text(group.settings) for group in groups)
-    title = name.capitalize()
-    return _chart(
-        "sweep-bars", name, Series("ours", bars), title=title, id="sweep-0", labels=labels
-    )
-
-
-def _chart(kind: str, name: str, *series: Series, **fields: Any) -> Chart:
-    """A chart of the figure of this name, which is a share or a value."""
-    unit = "ratio" if name == "accuracy" else "number"
-    words = {"figure": name, "meaning": as_sentence(HINTS[name])}
-    return chart(kind, *series, words=words, y_unit=unit, **fields)
+    return chart(f"sweep-{name}-bars", bars, id="sweep-0", labels=labels)
 
 
 def root_of_sweep(sweep: SweepRecord) -> dict[str, Any]:
