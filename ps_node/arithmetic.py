@@ -70,8 +70,8 @@ class TensorFlowArithmetic(Arithmetic):
     ) -> Any:
         """Add up in the tree, one operation a sum."""
 
-        def added(left: Any, right: Any) -> Any:
-            total = left + right
+        def added(addend: Any, right: Any) -> Any:
+            total = addend + right
             if isinstance(codec, Fp32):
                 return total
             return self.rounded(total, trained, codec)

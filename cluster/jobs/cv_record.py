@@ -201,9 +201,9 @@ class CvRecord:
             mean = _figure_text(summary["folds"][str(fold)])
             lines.append(_row(f"fold {fold + 1}", values, mean, held_out[fold]))
         spreads = ", ".join(
-            f"+- {summary[f'spread_over_{parts}']:.4f} over {parts}"
-            for parts in ("folds", "seeds")
-            if summary[f"spread_over_{parts}"] is not None
+            f"+- {summary[f'spread_over_{spread}']:.4f} over {spread}"
+            for spread in ("folds", "seeds")
+            if summary[f"spread_over_{spread}"] is not None
         )
         means = [_figure_text(summary["seeds"].get(str(seed))) for seed in seeds]
         lines.append(_row("mean", means, _figure_text(summary["mean"]), spreads))

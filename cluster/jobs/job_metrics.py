@@ -86,9 +86,9 @@ class JobMetrics:
             for entry in CATALOGUE:
                 if entry.figure in figures:
                     yield Reading(entry.short, figures[entry.figure], (split,))
-            others = [name for name in figures if name not in FIGURE_KEYS]
-            self._names = list(dict.fromkeys([*self._names, *others]))[:MOST_OTHERS]
-            for name in others:
+            app_figures = [name for name in figures if name not in FIGURE_KEYS]
+            self._names = list(dict.fromkeys([*self._names, *app_figures]))[:MOST_OTHERS]
+            for name in app_figures:
                 if name in self._names:
                     yield Reading("train_metric", figures[name], (split, name))
 

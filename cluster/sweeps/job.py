@@ -180,8 +180,8 @@ class SweepRun(Job):
         cluster = [argument for argument in self._order.overrides if not is_setting(argument)]
         if self.sweep.placement == "node":
             cluster.append("page.listen=off")
-        own = overrides_of(self._base, self.sweep.placement, run.settings, run.seed)
-        settings = [word for argument in (*cluster, *own) for word in ("--set", argument)]
+        own_overrides = overrides_of(self._base, self.sweep.placement, run.settings, run.seed)
+        settings = [word for argument in (*cluster, *own_overrides) for word in ("--set", argument)]
         return [*settings, "--quiet", *self._order.flags]
 
     def changed(self, record: SweepRecord) -> None:

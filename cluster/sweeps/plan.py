@@ -206,10 +206,10 @@ def _located(sweep: SweepFile, choice: RunSettings, problem: InventoryProblem) -
     if value is None and not isinstance(settings[key], dict | tuple):
         value = yaml_words(settings[key])
     inner = problem.key.removeprefix(key).lstrip(".")
-    here = sweep.problem(path, problem.problem, problem.remedy, value)
+    problem_here = sweep.problem(path, problem.problem, problem.remedy, value)
     if inner:
-        return replace(here, key=f"{here.key}.{inner}")
-    return here
+        return replace(problem_here, key=f"{problem_here.key}.{inner}")
+    return problem_here
 
 
 def is_setting(argument: str) -> bool:

@@ -49,8 +49,8 @@ def figures_of_node(figures: Any) -> dict[str, float | None]:
 
 def known_figures(figures: Any) -> dict[str, float]:
     """Return a node's figures that are known."""
-    known = figures_of_node(figures).items()
-    return {name: value for name, value in known if value is not None}
+    figures_by_name = figures_of_node(figures).items()
+    return {name: value for name, value in figures_by_name if value is not None}
 
 
 _Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
@@ -136,11 +136,11 @@ def seconds_left(
         if progress is not None and progress.done and progress.total
     }
     finished = [run.seconds for run in runs if run.state == "finished"]
-    known = finished or list(whole.values())
-    if not known:
+    durations = finished or list(whole.values())
+    if not durations:
         all_over = not to_come and all(run.state in OVER for run in runs)
         return 0.0 if all_over else None
-    usual = statistics.fmean(known)
+    usual = statistics.fmean(durations)
     waiting = sum(run.state == "waiting" for run in runs) + to_come
     remaining_seconds = [
         max(0.0, whole.get(name, usual) - seconds) for name, (seconds, _) in elapsed.items()

@@ -74,11 +74,11 @@ def _filled(values: Any) -> tuple[Any, ...]:
 
 def _first_repeated(values: Sequence[Any]) -> int | None:
     """The place of the first value that was there before: 1 is neither true nor 1.0."""
-    known = set[str]()
+    earlier = set[str]()
     for at, value in enumerate(values):
-        if repr(value) in known:
+        if repr(value) in earlier:
             return at
-        known.add(repr(value))
+        earlier.add(repr(value))
     return None
 
 
@@ -310,7 +310,9 @@ def read_text(text: str, file: str, name: str = "sweep") -> SweepFile:
         keys = SweepKeys.model_validate({**document.value, **empty})
     except ValidationError as error:
         findings = error.errors(include_url=False, include_input=False)
-        raise SweepError([*problems, *(_explained(each, sources) for each in findings)]) from None
+        raise SweepError(
+            [*problems, *(_explained(finding, sources) for finding in findings)]
+        ) from None
     if problems:
         raise SweepError(problems)
     return SweepFile(

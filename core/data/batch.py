@@ -93,12 +93,12 @@ def examples_of(recordings: Recordings) -> Examples:
         "groups": recordings.subjects,
     }
     train = recordings.train_windows
-    parts = (
+    batches = (
         cut_batches({name: values[rows] for name, values in columns.items()}, test=is_test)
         for rows, is_test in ((slice(train), False), (slice(train, None), True))
     )
     return Examples(
-        Batches(chain.from_iterable(parts), len(recordings.windows)),
+        Batches(chain.from_iterable(batches), len(recordings.windows)),
         CLASSIFICATION,
         recordings.labels,
         standardized=True,

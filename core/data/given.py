@@ -167,20 +167,20 @@ def batches_of(
         raise DataError(f"{where}: task: expected {', '.join(TASKS)}, got {task!r:.60}")
     examples = _data(data, where)
     labels = _labels(examples.labels, where)
-    given = {"train": examples.x_train, "test": examples.x_test}
+    inputs_of = {"train": examples.x_train, "test": examples.x_test}
     rows = 0
-    if any(map(is_stream, given.values())):
-        _refuse_half_a_stream(examples, given, where)
+    if any(map(is_stream, inputs_of.values())):
+        _refuse_half_a_stream(examples, inputs_of, where)
     else:
         arrays = _arrays(examples, where)
         if labels is None and task == CLASSIFICATION:
             labels = _text_classes(arrays, where)
-        given = {part: _cut(columns, f"{where}: x_{part}") for part, columns in arrays.items()}
+        inputs_of = {part: _cut(columns, f"{where}: x_{part}") for part, columns in arrays.items()}
         rows = sum(len(columns["x"]) for columns in arrays.values())
     number = numbering(labels) if labels else None
     batches = (
         ExampleStream(part, task, number, where).batches(stream)
-        for part, stream in given.items()
+        for part, stream in inputs_of.items()
         if stream is not None
     )
     return Batches(chain.from_iterable(batches), rows), labels
@@ -246,7 +246,7 @@ def _sliced(values: Any, where: str) -> Any:
 
 def _arrays(examples: Data, where: str) -> dict[str, dict[str, Any]]:
     """Return x, y, groups and weights of each part, as long as each other. Raises DataError."""
-    parts: dict[str, dict[str, Any]] = {}
+    columns_of: dict[str, dict[str, Any]] = {}
     for part in PARTS:
         x = getattr(examples, f"x_{part}")
         columns = {"y": getattr(examples, f"y_{part}")}
@@ -258,7 +258,7 @@ def _arrays(examples: Data, where: str) -> dict[str, dict[str, Any]]:
                 f"{where}: x_{part}: expected (examples, ...), got one"
                 f" {plain(sliced, where).dtype}; give an array"
             )
-        parts[part] = {"x": sliced}
+        columns_of[part] = {"x": sliced}
         for kind, values in columns.items():
             if values is None:
                 continue
@@ -272,15 +272,15 @@ def _arrays(examples: Data, where: str) -> dict[str, dict[str, Any]]:
                     f" {'targets' if kind == 'y' else 'numbers'}, one for each example of x_{part},"
                     f" got {actual}; give each its own"
                 )
-            parts[part][kind] = column
+            columns_of[part][kind] = column
     refuse_other_columns(examples.x_train, examples.x_test, f"{where}: x_train and x_test")
-    expected, actual_shape = (columns["x"].shape[1:] for columns in parts.values())
+    expected, actual_shape = (columns["x"].shape[1:] for columns in columns_of.values())
     if expected != actual_shape:
         raise DataError(
             f"{where}: x_test: expected examples of shape {expected} as in x_train, got"
             f" {actual_shape}; give one shape"
         )
-    return parts
+    return columns_of
 
 
 def _text_classes(arrays: dict[str, dict[str, Any]], where: str) -> tuple[str, ...] | None:
@@ -300,12 +300,12 @@ def _text_classes(arrays: dict[str, dict[str, Any]], where: str) -> tuple[str, .
 
 def _cut(columns: Mapping[str, Any], where: str) -> Iterator[Batch]:
     """Yield batches of a part of some bytes, of arrays or of files of arrays."""
-    one = plain(columns["x"][:1], where)
-    size = example_bytes(one) + example_bytes(columns["y"])
+    first_example = plain(columns["x"][:1], where)
+    size = example_bytes(first_example) + example_bytes(columns["y"])
     return cut_batches(columns, max(1, min(MOST_ROWS, BATCH_BYTES // size)))
 
 
-def _refuse_half_a_stream(examples: Data, given: Mapping[str, Any], where: str) -> None:
+def _refuse_half_a_stream(examples: Data, iterators: Mapping[str, Any], where: str) -> None:
     """Raise DataError for what does not go with iterators, and for one that never ends."""
     for name in ("groups", "weights"):
         if getattr(examples, name) is not None:
@@ -313,7 +313,7 @@ def _refuse_half_a_stream(examples: Data, given: Mapping[str, Any], where: str) 
                 f"{where}: {name}: expected none, because x is an iterator; yield Batch(x, y,"
                 f" {name}=...)"
             )
-    for part, x in given.items():
+    for part, x in iterators.items():
         if x is not None and not is_stream(x):
             raise DataError(
                 f"{where}: x_{part}: expected an iterator as the other part is one; give both the"

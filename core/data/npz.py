@@ -132,8 +132,8 @@ class _Content:
                 " shape",
             )
 
-    def _error(self, name: str, words: str) -> DataError:
-        return DataError(f"{self.path}: {name}: {words}")
+    def _error(self, name: str, message: str) -> DataError:
+        return DataError(f"{self.path}: {name}: {message}")
 
     def examples(self) -> Examples:
         """Return what is read. Raises DataError."""
@@ -147,9 +147,9 @@ class _Content:
                 "weight_train",
                 f"expected shape {train[:1]}, got {weights.shape}; give each its own",
             )
-        words = ("true or false", "True")
+        expected = ("true or false", "True")
         standardized = fact_of(
-            self.path, self.arrays, "standardized", "b", lambda value: True, words
+            self.path, self.arrays, "standardized", "b", lambda value: True, expected
         )
         return Examples(
             Batches(
@@ -206,8 +206,8 @@ class _Content:
             yield from ArchivedArray(self.path, archive.zip, f"x_{part}").checked().blocks()
 
     def _task(self) -> str:
-        words = (", ".join(TASKS), "'regression'")
-        task = fact_of(self.path, self.arrays, "task", "U", TASKS.__contains__, words)
+        expected = (", ".join(TASKS), "'regression'")
+        task = fact_of(self.path, self.arrays, "task", "U", TASKS.__contains__, expected)
         if task is not None:
             return str(task)
         y = self.arrays["y_train"]

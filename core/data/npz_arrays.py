@@ -191,11 +191,11 @@ def fact_of(
     name: str,
     kind: str,
     is_valid: Callable[[Any], bool],
-    words: tuple[str, str],
+    expectation: tuple[str, str],
 ) -> Any:
     """Return the one value of an array, None where there is no such array.
 
-    `kind` are those of its dtype; `words` say what is expected, and give an example. Raises
+    `kind` are those of its dtype; `expectation` say what is expected, and give an example. Raises
     DataError for another value.
     """
     array = arrays.get(name)
@@ -207,7 +207,7 @@ def fact_of(
         value = array.reshape(-1)[0].item()
         actual = str(value)
     if value is None or not is_valid(value):
-        expected, example = words
+        expected, example = expectation
         raise DataError(
             f"{path}: {name}: expected {expected}, got {actual:.60}; save"
             f" {name}=np.array({example}), or leave it out"

@@ -155,11 +155,11 @@ class Columns:
         if self._written - self._looked < LOOK_BYTES or not rows:
             return
         self._looked = self._written
-        left = self._written // rows * max(0, self._total - rows)
-        if max(left, self._written) < LOOK_BYTES:
+        expected_bytes = self._written // rows * max(0, self._total - rows)
+        if max(expected_bytes, self._written) < LOOK_BYTES:
             return
-        left += LEFT_FREE_BYTES if self._total else LEFT_BY_ENDLESS_BYTES
-        if shutil.disk_usage(self.folder).free < left:
+        expected_bytes += LEFT_FREE_BYTES if self._total else LEFT_BY_ENDLESS_BYTES
+        if shutil.disk_usage(self.folder).free < expected_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def finish(self, task: str, *, standardized: bool, weighted: bool = False) -> None:

@@ -42,18 +42,18 @@ def rows_of(content: bytes, columns: int, where: str) -> Iterator[tuple[str, lis
     is_empty = True
     text = content.decode("latin-1")
     for line, row in enumerate(io.StringIO(text, newline=None), start=1):
-        words = row.split()
-        if not words:
+        fields = row.split()
+        if not fields:
             continue
         is_empty = False
         place = f"{where}:{line}"
-        if len(words) != columns:
+        if len(fields) != columns:
             raise DataError(
-                f"{place}: expected {columns} numbers, got {len(words)}; a row was cut short or"
+                f"{place}: expected {columns} numbers, got {len(fields)}; a row was cut short or"
                 " joined, restore the file from the original"
             )
-        values = list(map(number, words))
-        for word, value in zip(words, values, strict=True):
+        values = list(map(number, fields))
+        for word, value in zip(fields, values, strict=True):
             if not math.isfinite(value):
                 raise _not_finite(place, word, value)
         yield place, values

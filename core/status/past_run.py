@@ -97,17 +97,17 @@ def _told(folder: Path, result: Mapping[str, Any]) -> Iterator[Event]:
         started = datetime.strptime(moment, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
     except ValueError:
         started = datetime.fromtimestamp(folder.stat().st_mtime, UTC)
-    known = {**KNOWN, "job": rest.partition("-")[0], "run": folder.name, "started": started}
-    if result.get("job", known["job"]) != "train":
-        known |= {"mode": None, "model": None}
+    facts = {**KNOWN, "job": rest.partition("-")[0], "run": folder.name, "started": started}
+    if result.get("job", facts["job"]) != "train":
+        facts |= {"mode": None, "model": None}
     final = result.get("final") or {}
     numbers = {key: value for key, value in final.items() if _is_number(value)}
-    others = {key: value for key, value in numbers.items() if key not in FIGURE_KEYS}
-    known |= {"split": "test", "figures": {**numbers, "others": others}}
+    app_figures = {key: value for key, value in numbers.items() if key not in FIGURE_KEYS}
+    facts |= {"split": "test", "figures": {**numbers, "others": app_figures}}
     for row in TOLD:
         for name, places in row.items():
             with suppress(ValueError):
-                yield event_from(name, {**known, **_filled(places, result)})
+                yield event_from(name, {**facts, **_filled(places, result)})
 
 
 def _filled(places: Any, result: Any) -> Any:

@@ -76,8 +76,8 @@ class Training:
     ) -> "Training":
         """Return the training after steps and updates, the last of which is `latest`."""
         count = replace(self.count, staleness=self.count.staleness.added(staleness))
-        parts = (*self.step_parts, *step_parts)[-LATEST_PARTS:]
-        training = replace(self, count=count, step_parts=parts)
+        latest_parts = (*self.step_parts, *step_parts)[-LATEST_PARTS:]
+        training = replace(self, count=count, step_parts=latest_parts)
         return training if latest is None else training.counted(latest)
 
     def restored(self, checkpoint: Restored) -> "Training":
@@ -161,8 +161,8 @@ def epoch_view(seconds: float, event: EpochEnded) -> EpochView:
     )
     if event.validation is None:
         return view
-    found = {f"validation_{name}": value for name, value in vars(event.validation).items()}
-    return replace(view, **{name: found[name] for name in found.keys() & vars(view).keys()})
+    values = {f"validation_{name}": value for name, value in vars(event.validation).items()}
+    return replace(view, **{name: values[name] for name in values.keys() & vars(view).keys()})
 
 
 LATEST_STEPS = 65

@@ -138,9 +138,9 @@ def _batches(
             if word not in places:
                 continue
             activity = counted.labels.index(word)
-            group, parts = test.of(replace(pair, set=cut_set.name), activity, len(windows))
+            group, in_test = test.of(replace(pair, set=cut_set.name), activity, len(windows))
             for is_test in (False, True):
-                x = np.ascontiguousarray(windows[parts == is_test])
+                x = np.ascontiguousarray(windows[in_test == is_test])
                 if len(x):
                     y = np.full(len(x), places[word], np.int32)
                     groups = np.full(len(x), group, np.int32)

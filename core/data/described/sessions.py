@@ -85,7 +85,9 @@ class Judge:
         problem_of = SIZE_PROBLEMS[kinds[problem.name]]
         if not problem_of(problem.size):
             return message
-        [channel] = [one for one in self._form.in_windows if one.name == problem.name]
+        [channel] = [
+            candidate for candidate in self._form.in_windows if candidate.name == problem.name
+        ]
         unit, factor = UNITS[channel.unit]
         likely = []
         for name, (other_unit, other_factor) in UNITS.items():

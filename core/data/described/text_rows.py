@@ -284,8 +284,8 @@ class TextRows:
         self._lacking = self._lacking + lacks[~lacks.all(axis=1)].sum(axis=0)
         self._leave_out_missing(np.any(lacks, axis=1), good)
         if self.form.time.column is not None:
-            parts = zip(*(cells[name] for name in self.form.time.column), strict=True)
-            written = list(map(" ".join, parts))
+            time_cells = zip(*(cells[name] for name in self.form.time.column), strict=True)
+            written = list(map(" ".join, time_cells))
             times = self._times(written, " ".join(self.form.time.column), lines, good)
         else:
             assert self.hertz is not None

@@ -192,18 +192,18 @@ SESSION_COLUMNS = (
 CLASS_COLUMNS = (("class", "{label}"), ("train", "{train:,}"), ("test", "{test:,}"))
 
 
-def recording_sections(found: Facts) -> Iterator[Section]:
+def recording_sections(facts: Facts) -> Iterator[Section]:
     """Yield what there is to show of recordings before windows are cut."""
-    read = "all" if found["is_whole"] else "the first"
-    counts = f"{found['title']}: recordings: {found['files']:,}, readings: {found['readings']:,}"
-    yield Note(", ".join(filter(None, [f"{counts} ({read})", found["left_out"]])))
-    yield from (Note(problem, "LOOKS WRONG") for problem in found["wrong"])
-    yield from (Note(question, "ASKED") for question in found["asked"])
-    yield Table("Recorded", LABEL_COLUMNS, found["labels"], "readings")
-    sessions = [{**row, "name": _end_of(session_name(row))} for row in found["sessions"]]
-    left_out = found["sessions_left_out"]
+    read = "all" if facts["is_whole"] else "the first"
+    counts = f"{facts['title']}: recordings: {facts['files']:,}, readings: {facts['readings']:,}"
+    yield Note(", ".join(filter(None, [f"{counts} ({read})", facts["left_out"]])))
+    yield from (Note(problem, "LOOKS WRONG") for problem in facts["wrong"])
+    yield from (Note(question, "ASKED") for question in facts["asked"])
+    yield Table("Recorded", LABEL_COLUMNS, facts["labels"], "readings")
+    sessions = [{**row, "name": _end_of(session_name(row))} for row in facts["sessions"]]
+    left_out = facts["sessions_left_out"]
     yield Table("Sessions", SESSION_COLUMNS, sessions, rows_left_out=left_out)
-    yield Table("Readings", CHANNEL_COLUMNS, found["channels"])
+    yield Table("Readings", CHANNEL_COLUMNS, facts["channels"])
     rates = [
         Drawing(row["name"], np.array(row["rates"])[:, None], ["readings a second"], [""], 0.0)
         for row in sessions
@@ -211,37 +211,37 @@ def recording_sections(found: Facts) -> Iterator[Section]:
     ]
     yield Drawings("Rate over time, in readings a second", rates)
     excerpts = [
-        _drawing((_end_of(row["whose"]), f"{row['seconds']:.1f} s"), row, found)
-        for row in found["excerpts"]
+        _drawing((_end_of(row["whose"]), f"{row['seconds']:.1f} s"), row, facts)
+        for row in facts["excerpts"]
     ]
     yield Drawings("Some seconds of each class", excerpts)
 
 
-def window_sections(found: Facts) -> Iterator[Section]:
+def window_sections(facts: Facts) -> Iterator[Section]:
     """Yield what there is to show of a prepared data set, which `portrait_of` returned."""
-    yield Note(f"{found['source']}: {found['summary']}")
-    yield Note(f"SHA-256 {found['sha256']}")
-    if found["note"]:
-        yield Note(found["note"])
-    if found["leak"]:
-        yield Note(found["leak"], "LEAK")
-    if found["signals"]:
-        yield Note(f"channels: {found['signals']}")
-    classes = [{**row, "count": row["train"] + row["test"]} for row in found["classes"]]
+    yield Note(f"{facts['source']}: {facts['summary']}")
+    yield Note(f"SHA-256 {facts['sha256']}")
+    if facts["note"]:
+        yield Note(facts["note"])
+    if facts["leak"]:
+        yield Note(facts["leak"], "LEAK")
+    if facts["signals"]:
+        yield Note(f"channels: {facts['signals']}")
+    classes = [{**row, "count": row["train"] + row["test"]} for row in facts["classes"]]
     yield Table("Classes", CLASS_COLUMNS, classes, "count")
     columns = [
-        (found["held_out_by"] or "group", "{called}"),
+        (facts["held_out_by"] or "group", "{called}"),
         ("part", "{part}"),
         ("examples", "{examples:,}"),
     ]
     groups = [
-        {**row, "called": f"{row['number']} {row['name']}".strip()} for row in found["groups"]
+        {**row, "called": f"{row['number']} {row['name']}".strip()} for row in facts["groups"]
     ]
     if groups and groups[0]["by_class"]:
         columns += [(row["label"], f"{{by_class[{at}]}}") for at, row in enumerate(classes)]
-    yield Table("Groups", columns, groups, rows_left_out=found["groups_left_out"])
-    yield Table("Channels", CHANNEL_COLUMNS, found["channels"])
-    windows = [_drawing((f"training window {row['row']}",), row, found) for row in found["windows"]]
+    yield Table("Groups", columns, groups, rows_left_out=facts["groups_left_out"])
+    yield Table("Channels", CHANNEL_COLUMNS, facts["channels"])
+    windows = [_drawing((f"training window {row['row']}",), row, facts) for row in facts["windows"]]
     yield Drawings("Windows", windows)
 
 
@@ -250,8 +250,8 @@ def session_name(row: Facts) -> str:
     return f"{row['person']} {row['session']}".strip()
 
 
-def _drawing(about: Sequence[str], row: Facts, found: Facts) -> Drawing:
-    names, units = ([channel[key] for channel in found["channels"]] for key in ("name", "unit"))
+def _drawing(about: Sequence[str], row: Facts, facts: Facts) -> Drawing:
+    names, units = ([channel[key] for channel in facts["channels"]] for key in ("name", "unit"))
     title = ", ".join(filter(None, (row["label"], *about)))
     return Drawing(title, np.asarray(row["values"]), names, units)
 

@@ -181,22 +181,22 @@ def _show(command_line: argparse.Namespace, choice: ChosenSource) -> int:
         problem = refusal
     sections: list[Section] = []
     title = "recordings"
-    found: Facts = {}
+    facts: Facts = {}
     if windows is not None:
-        found |= windows
+        facts |= windows
     if recordings is not None:
-        found |= {"format": choice.format, "recordings": recordings}
+        facts |= {"format": choice.format, "recordings": recordings}
         sections += recording_sections(recordings)
         title = recordings["title"]
     if windows is not None:
         sections += window_sections(windows)
         title = windows["name"]
     if problem is not None:
-        found["problem"] = str(problem)
+        facts["problem"] = str(problem)
     if command_line.out is not None:
         atomic_write(command_line.out, page_of(title, sections).encode(), "give another --out")
     if command_line.json:
-        say_json(found)
+        say_json(facts)
     else:
         if choice.source is not None and recordings is not None:
             say(choice.source.why)

@@ -44,12 +44,12 @@ def rate_looks(form: RecordingFormat, sessions: Sequence[Facts]) -> Iterator[tup
             f"the rate of windows: readings come {np.median(rates):.4g} a second; give --set"
             " jobs.train.data.sampling_hz=N",
         )
-    found: dict[tuple[bool, str], list[str]] = defaultdict(list)
+    sessions_by_line: dict[tuple[bool, str], list[str]] = defaultdict(list)
     for session in sessions:
-        is_wrong, key, words = _rate_look(form.time.hertz, session)
-        if words:
-            found[is_wrong, key].append(f"{key}: {session_name(session)}: {words}")
-    for (is_wrong, _), lines in found.items():
+        is_wrong, key, line = _rate_look(form.time.hertz, session)
+        if line:
+            sessions_by_line[is_wrong, key].append(f"{key}: {session_name(session)}: {line}")
+    for (is_wrong, _), lines in sessions_by_line.items():
         also = f" (and {len(lines) - 1} other sessions)" if len(lines) > 1 else ""
         yield is_wrong, f"{lines[0]}{also}"
 
@@ -65,13 +65,13 @@ def _rate_look(windows: float | None, session: Facts) -> tuple[bool, str, str]:
     problem = times_problem(1.0 / hertz) or ""
     if problem or windows is None:
         return True, "time.unit", problem
-    found = f"about {hertz:.3g} readings a second"
+    measured = f"about {hertz:.3g} readings a second"
     if hertz < windows / SPARSE:
         remedy = f"too few for windows of {windows:g}: set jobs.train.data.sampling_hz"
-        return True, "time.hertz", f"{found}, {remedy}"
+        return True, "time.hertz", f"{measured}, {remedy}"
     if 1 / OTHER_RATE <= hertz / windows <= OTHER_RATE:
         return True, "", ""
-    return False, "time.hertz", f"{found}, which become {windows:g}"
+    return False, "time.hertz", f"{measured}, which become {windows:g}"
 
 
 MOST_READINGS = 4_000_000
