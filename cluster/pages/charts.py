@@ -144,15 +144,15 @@ def chart(
     name: str,
     *series: Series,
     unit: str = RECORDINGS,
-    words: Mapping[str, str] | None = None,
+    texts: Mapping[str, str] | None = None,
     **fields: Any,
 ) -> Chart:
     """The chart of this name in `charts.yaml` with these series.
 
-    `unit`: what the workers work off. `words` stand for further ones in braces, `fields` for those
+    `unit`: what the workers work off. `texts` stand for further ones in braces, `fields` for those
     of the row.
     """
-    phrases = {**terms(unit), **(words or {})}
+    phrases = {**terms(unit), **(texts or {})}
     row = {
         key: value.format(**phrases).strip() if isinstance(value, str) else value
         for key, value in CHARTS[name].items()
@@ -168,8 +168,8 @@ def chart_of_figure(name: str, place: int, figure: str, *series: Series, unit: s
     """
     word, hint = figure_word(figure)
     meaning = f"{hint[:1].upper()}{hint[1:]}." if hint else ""
-    words = {"figure": word, "meaning": meaning}
-    return chart(name, *series, unit=unit, words=words, id=f"{name}-{place}")
+    texts = {"figure": word, "meaning": meaning}
+    return chart(name, *series, unit=unit, texts=texts, id=f"{name}-{place}")
 
 
 _WRITTEN = {

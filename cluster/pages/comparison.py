@@ -108,8 +108,8 @@ def comparison(runs: Sequence[StoredRun]) -> str:
     times = times_of(runs)
     charts = [*_curves(groups, unit), times_chart(times)]
     names = "; ".join(group.name for group in seeds)
-    said = f" Runs that differ in their seed alone form a group: {names}." if seeds else ""
-    root = {"computed": {"runs": named_runs}, "words": {"groups": said}}
+    group_note = f" Runs that differ in their seed alone form a group: {names}." if seeds else ""
+    root = {"computed": {"runs": named_runs}, "words": {"groups": group_note}}
     differing, same = differences(named_runs)
     return (
         environment()
@@ -162,15 +162,15 @@ def _settings(
     runs: Sequence[Named], differing: Mapping[str, list[str]], same: Mapping[str, list[str]]
 ) -> Table:
     if len(runs) > MOST_COLUMNS:
-        said = "Those that differ stand with the figures above; these are the same in all of them."
+        note = "Those that differ stand with the figures above; these are the same in all of them."
         heads = ["key", "in all runs"]
         rows = [[code(key), values[0]] for key, values in same.items()]
-        return Table("settings", "Settings", said, heads, rows, "words long")
-    said = "Settings that differ come first and are shaded."
+        return Table("settings", "Settings", note, heads, rows, "words long")
+    note = "Settings that differ come first and are shaded."
     heads = ["key", *(named_run.letter for named_run in runs)]
     rows = [[code(key) + DIFFERS, *values] for key, values in differing.items()]
     rows += [[code(key), *values] for key, values in same.items()]
-    return Table("settings", "Settings", said, heads, rows, "words long", shaded=len(differing))
+    return Table("settings", "Settings", note, heads, rows, "words long", shaded=len(differing))
 
 
 def _figures(
@@ -193,13 +193,13 @@ def _figures(
         name = row["name"]
         if row["hint"] and not crosswise:
             name = Markup("{} {}").format(name, hint(row["hint"]))
-        means = [_mean([values[one.letter] for one in group.runs], write) for group in groups]
+        means = [_mean([values[run.letter] for run in group.runs], write) for group in groups]
         lines.append([name, *map(write, values.values()), *means])
     heads, *rows = zip(*lines, strict=True) if crosswise else lines
-    said = "A dash: the run has no such figure."
+    note = "A dash: the run has no such figure."
     if groups:
-        said = f"Mean ± standard deviation for each group. {said}"
-    return Table("figures", "Figures", said, heads, rows)
+        note = f"Mean ± standard deviation for each group. {note}"
+    return Table("figures", "Figures", note, heads, rows)
 
 
 def _compared(runs: Sequence[Named], unit: str) -> Iterator[Row]:
@@ -211,9 +211,9 @@ def _compared(runs: Sequence[Named], unit: str) -> Iterator[Row]:
         tests = (named_run.run.view.figures.get("test", {}) for named_run in runs)
         names = dict.fromkeys(name for test in tests for name in test if name not in FIGURE_KEYS)
         for name in [*names][:MOST_OTHERS]:
-            word, said = figure_word(name)
+            word, meaning = figure_word(name)
             path = [*row["figures"].split("."), name]
-            yield {**row, "name": word, "hint": said or row["hint"], "of": path}
+            yield {**row, "name": word, "hint": meaning or row["hint"], "of": path}
 
 
 def _number(run: StoredRun, row: Row) -> float | None:
@@ -222,9 +222,9 @@ def _number(run: StoredRun, row: Row) -> float | None:
 
 
 def _mean(values: Iterable[float | None], write: Callable[[float], str]) -> str:
-    known = [value for value in values if value is not None]
-    if len(known) > 1:
-        return spread(write(fmean(known)), write(stdev(known)))
+    numbers = [value for value in values if value is not None]
+    if len(numbers) > 1:
+        return spread(write(fmean(numbers)), write(stdev(numbers)))
     return NOTHING
 
 
@@ -300,8 +300,10 @@ def times_of(runs: Sequence[StoredRun]) -> Times:
                 whole.add(int(number_at(run.result, "samples") or 0))
     times: Times = {}
     for workers, ran in sorted(by_workers.items()):
-        found = {samples: _mean_time(samples, ran) for samples in sorted(whole - {0})}
-        times[workers] = {samples: time for samples, time in found.items() if time is not None}
+        times_by_samples = {samples: _mean_time(samples, ran) for samples in sorted(whole - {0})}
+        times[workers] = {
+            samples: time for samples, time in times_by_samples.items() if time is not None
+        }
     return times
 
 
@@ -337,11 +339,13 @@ def _when(run: StoredRun, samples: int) -> float | None:
 def _times_table(times: Times) -> Table | None:
     """A row for each number of samples that a run got to, a column for each number of workers."""
     rows = []
-    for samples in sorted({samples for found in times.values() for samples in found}):
+    for samples in sorted(
+        {samples for times_by_samples in times.values() for samples in times_by_samples}
+    ):
         alone = times.get(1, {}).get(samples)
         cells = [
-            _time_text(found.get(samples), alone if workers > 1 else None)
-            for workers, found in times.items()
+            _time_text(times_by_samples.get(samples), alone if workers > 1 else None)
+            for workers, times_by_samples in times.items()
         ]
         rows.append([short(samples), *cells])
     if not rows:
@@ -372,9 +376,9 @@ def times_chart(times: Times) -> Chart:
     series = [
         Series(
             _workers_text(workers),
-            thinned([(samples, time.seconds) for samples, time in found.items()]),
+            thinned([(samples, time.seconds) for samples, time in times_by_samples.items()]),
             color,
         )
-        for color, (workers, found) in enumerate(times.items())
+        for color, (workers, times_by_samples) in enumerate(times.items())
     ]
     return chart("times", *series)

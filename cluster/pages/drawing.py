@@ -104,8 +104,8 @@ def picture_of(view: RunView) -> dict[str, Any]:
 
 
 def _total(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None
 
 
 def by_task(roles: Iterable[RoleView]) -> list[RoleView]:

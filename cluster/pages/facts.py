@@ -171,9 +171,9 @@ def ended_root(run: StoredRun) -> Root:
 
 def mapping_at(root: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     """Return the object behind a path, an empty one for anything else."""
-    found = value_at(root, path)
-    if isinstance(found, Mapping):
-        return found
+    section = value_at(root, path)
+    if isinstance(section, Mapping):
+        return section
     return {}
 
 
@@ -189,9 +189,9 @@ def _wired(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def _wrong(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return each stretch of a test that was taken for another class, with its place in words."""
-    found = result.get("wrong")
+    mistakes = result.get("wrong")
     stretches = []
-    for entry in found[:MOST_WRONG] if isinstance(found, list) else []:
+    for entry in mistakes[:MOST_WRONG] if isinstance(mistakes, list) else []:
         if isinstance(entry, Mapping):
             ends = [count(entry.get(end)) for end in ("first", "last")]
             stretches.append({**entry, "stretch": " to ".join(dict.fromkeys(ends))})
@@ -226,12 +226,12 @@ def settings_of(run: StoredRun) -> dict[str, str]:
         key: value_at({"result": run.result}, path) for key, path in ROWS["settings"].items()
     }
     settings |= dict(_flat(mapping_at(run.result, "settings")))
-    return {key: value(found) for key, found in settings.items() if found is not None}
+    return {key: value(setting) for key, setting in settings.items() if setting is not None}
 
 
 def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for key, found in settings.items():
-        if isinstance(found, Mapping):
-            yield from _flat(found, f"{above}{key}.")
+    for key, setting in settings.items():
+        if isinstance(setting, Mapping):
+            yield from _flat(setting, f"{above}{key}.")
         else:
-            yield f"{above}{key}", found
+            yield f"{above}{key}", setting

@@ -94,14 +94,14 @@ def text_at(root: Any, row: Row) -> str:
 
 def tiles_of(name: str, root: Mapping[str, Any]) -> list[Tile]:
     """The tiles of this name whose `when` is there; `tiles` are some that code has made."""
-    made: list[Tile] = []
+    tiles: list[Tile] = []
     for row in ROWS[name]:
         if "tiles" in row:
-            made += value_at(root, row["tiles"]) or ()
+            tiles += value_at(root, row["tiles"]) or ()
         elif "when" not in row or value_at(root, row["when"]):
             name, hint = (row[key].format(**root["words"]) for key in ("name", "hint"))
-            made.append(Tile(name, text_at(root, row), hint))
-    return made
+            tiles.append(Tile(name, text_at(root, row), hint))
+    return tiles
 
 
 def table_of(name: str, root: Mapping[str, Any]) -> Table | None:
@@ -122,10 +122,10 @@ def table_of(name: str, root: Mapping[str, Any]) -> Table | None:
 
 def _columns(row: Row, root: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: one for each object of a list; `filled`: no column that nothing is in."""
-    found = value_at(root, row["over"])
-    if not isinstance(found, list | tuple):
+    records = value_at(root, row["over"])
+    if not isinstance(records, list | tuple):
         return [], []
-    entries = [entry for entry in found if isinstance(entry, Mapping) or is_dataclass(entry)]
+    entries = [entry for entry in records if isinstance(entry, Mapping) or is_dataclass(entry)]
     columns = dict[str, Row]()
     for head, column in row["columns"].items():
         if "each" in column:
@@ -177,14 +177,14 @@ def charts_named(name: str, view: RunView) -> list[Chart]:
 
 def _lines(row: Row, view: RunView, key: str | None = None) -> Iterator[Series]:
     for color, (name, line) in enumerate(row["series"].items()):
-        found = {**row, **line}
-        points = points_of(view, found, key)
+        row_of_line = {**row, **line}
+        points = points_of(view, row_of_line, key)
         drawn = smoothed(points) if "smooth" in line else thinned(points)
         yield Series(
             name.format(**terms(unit_of(view))),
             drawn,
-            found.get("color", color),
-            found.get("look", "line"),
+            row_of_line.get("color", color),
+            row_of_line.get("look", "line"),
         )
 
 

@@ -71,12 +71,12 @@ def bars(name: str, series: str, values: Mapping[str, float], unit: str = RECORD
 
 def _anatomy(view: RunView) -> Chart:
     seconds = view.train.step_parts_seconds if view.train else {}
-    parts = {
+    seconds_of = {
         f"{name} ({meaning})": seconds[name]
         for name, meaning in WORDS["step_parts"].items()
         if name in seconds
     }
-    return bars("anatomy", "seconds of a step", parts)
+    return bars("anatomy", "seconds of a step", seconds_of)
 
 
 def _staleness(view: RunView) -> Chart:
@@ -164,11 +164,11 @@ def _error(view: RunView) -> Chart:
     points = _curve(view)
     expected = [(point.samples, point.standard_error) for point in points]
     distances = [(point.samples, abs(point.estimate - pi)) for point in points]
-    found = [(samples, distance) for samples, distance in distances if distance]
+    errors = [(samples, distance) for samples, distance in distances if distance]
     return chart(
         "error",
         Series("standard error: expected", thinned(expected), 0),
-        Series("distance to pi: found", thinned(found), 1),
+        Series("distance to pi: found", thinned(errors), 1),
     )
 
 
@@ -213,9 +213,11 @@ _CURVE = TypeAdapter(_Curve)
 def precision_recall(curves: Any, unit: str) -> Chart:
     """The chart of what a result has of this name; empty where there are no such curves."""
     series: list[Series] = []
-    for text, found in [*curves.items()][:MOST_CURVES] if isinstance(curves, Mapping) else ():
+    for text, described_curve in (
+        [*curves.items()][:MOST_CURVES] if isinstance(curves, Mapping) else ()
+    ):
         try:
-            curve = _CURVE.validate_python(found)
+            curve = _CURVE.validate_python(described_curve)
             points = sorted(zip(curve.recall, curve.precision, strict=True), key=itemgetter(0))
         except ValueError:
             continue

@@ -118,15 +118,15 @@ def charts_of_sweep(sweep: SweepRecord) -> list[Chart]:
         for color, (title, groups) in enumerate(items[at : at + MOST_LINES]):
             values = dict[float, list[float]]()
             for group in groups:
-                if found := group.values(name):
-                    values.setdefault(float(group.settings[across]), []).extend(found)
-            if any(len(found) > 1 for found in values.values()):
+                if runs := group.values(name):
+                    values.setdefault(float(group.settings[across]), []).extend(runs)
+            if any(len(runs) > 1 for runs in values.values()):
                 series += banded(title, values, color, mean=title)
             else:
                 series.append(Series(title, thinned(mean_points(values)), color))
         words = {"across": short_key(across)}
         place = f"sweep-{at // MOST_LINES}"
-        charts.append(chart(f"sweep-{name}", *series, words=words, id=place))
+        charts.append(chart(f"sweep-{name}", *series, texts=words, id=place))
     return charts
 
 
@@ -154,22 +154,22 @@ def root_of_sweep(sweep: SweepRecord) -> dict[str, Any]:
         "nodes": len({run.node for run in sweep.runs} - {None}),
         "failed": runs,
     }
-    words = {
+    texts = {
         "trained": "trained the runs",
         "left_out": f" {count(more)} more are in sweep.json." if more else "",
     }
     if sweep.placement == "node":
-        words["trained"] = "trained one run each at a time"
+        texts["trained"] = "trained one run each at a time"
     means = [mean for group in sweep.groups if (mean := group.mean("accuracy")) is not None]
     if means:
         computed["range"] = f"{percent(min(means))} to {percent(max(means))}"
     held_out = [group for group in sweep.groups if group.values(HELD_OUT)]
     if held_out:
         best = max(held_out, key=lambda group: group.mean(HELD_OUT) or 0.0)
-        words["test"] = percent(best.mean("accuracy"), 2)
-        words["best"] = computed["best"] = settings_text(best.settings)
+        texts["test"] = percent(best.mean("accuracy"), 2)
+        texts["best"] = computed["best"] = settings_text(best.settings)
         computed["chosen"] = best.mean(HELD_OUT)
-    return {"computed": computed, "words": words}
+    return {"computed": computed, "words": texts}
 
 
 def table_of_sweep(sweep: SweepRecord) -> Table:
@@ -195,10 +195,10 @@ def _columns(sweep: SweepRecord) -> dict[str, tuple[str, str]]:
     had = dict.fromkeys(
         name for run in sweep.runs for name, value in (run.final or {}).items() if value is not None
     )
-    known = {*had, "seconds"}
+    figure_columns = {*had, "seconds"}
     if any(group.values(HELD_OUT) for group in sweep.groups):
-        known.add(HELD_OUT)
-    columns = {name: column for name, column in COLUMNS.items() if name in known}
+        figure_columns.add(HELD_OUT)
+    columns = {name: column for name, column in COLUMNS.items() if name in figure_columns}
     for name in [name for name in had if name not in FIGURE_KEYS][:MOST_OTHERS]:
         columns.setdefault(name, (figure_word(name)[0], "measure"))
     return columns

@@ -32,8 +32,8 @@ WORDS: dict[str, Any] = yaml.safe_load(
 
 def state_in(kind: str, state: str) -> Meaning:
     """The state of a run, a sweep or a role; an unknown one appears as it is."""
-    known = WORDS[kind].get(state)
-    return Meaning(**known) if known else Meaning(state, "off", "")
+    meaning = WORDS[kind].get(state)
+    return Meaning(**meaning) if meaning else Meaning(state, "off", "")
 
 
 run_state = partial(state_in, "run_states")
@@ -74,8 +74,8 @@ def glossary(unit: str) -> dict[str, str]:
 
 def figure_word(name: str) -> tuple[str, str]:
     """The name of a figure that only some tasks or apps have, and what it says."""
-    known = WORDS["figures"].get(name, {"word": name, "hint": ""})
-    return known["word"], known["hint"]
+    meaning = WORDS["figures"].get(name, {"word": name, "hint": ""})
+    return meaning["word"], meaning["hint"]
 
 
 NOTHING = "\N{EN DASH}"
@@ -185,26 +185,26 @@ def duration(seconds: float | None) -> str:
     return f"{seconds} s"
 
 
-def value(found: Any) -> str:
+def value(setting: Any) -> str:
     """A value of a settings file, or a text, as a page shows it."""
-    match found:
+    match setting:
         case None:
             return NOTHING
         case bool():
-            return "yes" if found else "no"
-        case int() if abs(found) >= 10_000:
-            return f"{found:,}"
+            return "yes" if setting else "no"
+        case int() if abs(setting) >= 10_000:
+            return f"{setting:,}"
         case float():
-            return f"{found:g}"
+            return f"{setting:g}"
         case list():
-            return ", ".join(map(value, found))
+            return ", ".join(map(value, setting))
         case _:
-            return str(found)
+            return str(setting)
 
 
-def label(found: Any) -> str:
+def label(name: Any) -> str:
     """The name of a class as words: `WALKING_UPSTAIRS` is `Walking upstairs`."""
-    spaced = value(found).replace("_", " ").strip()
+    spaced = value(name).replace("_", " ").strip()
     if spaced.isupper():
         return spaced.capitalize()
     return spaced

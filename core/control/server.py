@@ -107,8 +107,8 @@ class Server(socketserver.ThreadingTCPServer):
         try:
             super().process_request(request, client_address)
         except RuntimeError:
-            words = Reply.words(503, "no thread is left to answer: ask again")
-            request.send(words.encoded((PROCESS_HEADER, self.process)))
+            reply = Reply.words(503, "no thread is left to answer: ask again")
+            request.send(reply.encoded((PROCESS_HEADER, self.process)))
             self.shutdown_request(request)
 
     def service_actions(self) -> None:

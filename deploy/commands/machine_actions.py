@@ -201,8 +201,8 @@ def trust(flags: AnsweredFlags) -> None:
     names = select_nodes(inventory, flags.limit)
     hosts = resolved_names(inventory, names, this_machine())
     host_name_of = host_names(inventory)
-    there = addressed(inventory, {**inventory.links, **hosts}, ())
-    address_of = {address.name: address for address in addresses(there)}
+    resolved = addressed(inventory, {**inventory.links, **hosts}, ())
+    address_of = {address.name: address for address in addresses(resolved)}
     with opened.cluster.fleet() as fleet:
         jump = fleet.jump
         through = None
@@ -219,12 +219,12 @@ def trust(flags: AnsweredFlags) -> None:
                 )
             return pinned.standing(address, ask_for_key(address, through))
 
-        seen, silent = split_errors(fleet.each(sight, names))
-    sightings = list(seen.values())
+        shown_keys, silent = split_errors(fleet.each(sight, names))
+    sightings = list(shown_keys.values())
     unasked = [address for name, address in address_of.items() if name not in names]
     book = TrustedAddresses(opened.cluster.known_hosts)
     before = book.load()
-    trusted = {name: hosts[name] for name in seen if name in hosts}
+    trusted = {name: hosts[name] for name in shown_keys if name in hosts}
     for name, host in trusted.items():
         was = before.get(name, ("", host))[1]
         say(

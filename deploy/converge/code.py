@@ -329,8 +329,8 @@ def _all(results: Mapping[str, T | ClusterError]) -> Mapping[str, T]:
     """Return what each node gave. Raises the failures as one error, a line each."""
     answers, errors = split_errors(results)
     if errors:
-        first, *others = errors.values()
-        same = all(type(error) is type(first) for error in others)
+        first, *further_errors = errors.values()
+        same = all(type(error) is type(first) for error in further_errors)
         text = "\n".join(map(str, errors.values()))
         raise (type(first) if same else ClusterError)(text) from first
     return answers

@@ -305,10 +305,10 @@ def keep_mounted(facts: MachineFacts, path: str, source: str, options: Sequence[
     read_only = "ro" in options
     if now is not None:
         if not automount:
-            wanted = (now.device, now.root) == facts.place(source)
+            is_right = (now.device, now.root) == facts.place(source)
         else:
-            wanted = now.waiting or (now.source, now.read_only) == (source, read_only)
-        if wanted:
+            is_right = now.waiting or (now.source, now.read_only) == (source, read_only)
+        if is_right:
             return
     point = quoted(path)
     if automount:

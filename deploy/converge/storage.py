@@ -58,8 +58,8 @@ def keep_exports(facts: MachineFacts, path: str, text: str) -> Changes:
     """
     now = facts.files.get(path)
     expected_entries = clients(text.splitlines())
-    known = expected_entries <= clients(facts.exports)
-    if now is not None and now.content == text.encode() and known:
+    exports_all = expected_entries <= clients(facts.exports)
+    if now is not None and now.content == text.encode() and exports_all:
         return
     detail = f"{len(expected_entries)} entries, one for each client and folder"
     hint = f"`sudo exportfs -ra` there says more about {path}"

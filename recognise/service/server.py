@@ -172,15 +172,15 @@ def _asked_to_end() -> asyncio.Future[None]:
     Live sessions end before the connections, which uvicorn would close at once.
     """
     loop = asyncio.get_running_loop()
-    asked = loop.create_future()
+    stop_request = loop.create_future()
 
     def end() -> None:
-        if not asked.done():
-            asked.set_result(None)
+        if not stop_request.done():
+            stop_request.set_result(None)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, end)
-    return asked
+    return stop_request
 
 
 async def _first(versions: Versions) -> None:
