@@ -64,7 +64,10 @@ def source_of(
     if name == target_name and count:
         return code
     arguments = ", ".join(positional)
-    passed = arguments if count else ""
+    if count:
+        passed = arguments
+    else:
+        passed = ""
     definitions = {}
     key = target_name
     if name == target_name:

@@ -184,7 +184,10 @@ class CrossValidationRun(Job):
             if not record.has(seed, fold.number)
         ]
         resumption = self._interrupted(*due[0])
-        begun = None if resumption is None else resumption.slots
+        if resumption is None:
+            begun = None
+        else:
+            begun = resumption.slots
         self.job = self.job.cut_into(slots_of(self.job, session, len(self._devices), begun).number)
         self.stream.emit(BatchesCut(self.job.pieces))
         if resumption is None:
@@ -298,7 +301,10 @@ class CrossValidationRun(Job):
     def _keep(self, record: CvRecord, score: FoldScore) -> None:
         record.add(score)
         name = record.headline
-        held_out = f"{names_of(score.groups)}, " if score.groups else ""
+        if score.groups:
+            held_out = f"{names_of(score.groups)}, "
+        else:
+            held_out = ""
         line = (
             f"fold {score.fold + 1} of {len(self.folds)}, seed {score.seed}: {name}"
             f" {score.figures[name]:.4f} on {held_out}{score.windows:,} {self.unit},"

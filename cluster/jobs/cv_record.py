@@ -216,7 +216,9 @@ class CvRecord:
 
 
 def _spread(means: Mapping[int, float]) -> float | None:
-    return statistics.stdev(means.values()) if len(means) > 1 else None
+    if len(means) > 1:
+        return statistics.stdev(means.values())
+    return None
 
 
 def names_of(groups: Sequence[GroupScore]) -> str:

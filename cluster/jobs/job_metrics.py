@@ -100,7 +100,10 @@ def _of_state(state: RunState) -> Iterator[Reading]:
             value: Any = state
             for name in entry.state.split("."):
                 is_table = isinstance(value, Mapping)
-                value = value.get(name) if is_table else getattr(value, name, None)
+                if is_table:
+                    value = value.get(name)
+                else:
+                    value = getattr(value, name, None)
             if value is not None:
                 yield Reading(entry.short, value)
 
@@ -115,7 +118,9 @@ def _stage(state: RunState) -> str:
     if state.state in OVER:
         return ENDED
     name = state.progress.name
-    return name if name in STAGES else PREPARING
+    if name in STAGES:
+        return name
+    return PREPARING
 
 
 def _of_workers(membership: Membership) -> Iterator[Reading]:

@@ -167,7 +167,10 @@ def chart_of_figure(name: str, place: int, figure: str, *series: Series, unit: s
     `place` is its number on the page.
     """
     word, hint = figure_word(figure)
-    meaning = f"{hint[:1].upper()}{hint[1:]}." if hint else ""
+    if hint:
+        meaning = f"{hint[:1].upper()}{hint[1:]}."
+    else:
+        meaning = ""
     texts = {"figure": word, "meaning": meaning}
     return chart(name, *series, unit=unit, texts=texts, id=f"{name}-{place}")
 

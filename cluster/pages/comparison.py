@@ -108,7 +108,10 @@ def comparison(runs: Sequence[StoredRun]) -> str:
     times = times_of(runs)
     charts = [*_curves(groups, unit), times_chart(times)]
     names = "; ".join(group.name for group in seeds)
-    group_note = f" Runs that differ in their seed alone form a group: {names}." if seeds else ""
+    if seeds:
+        group_note = f" Runs that differ in their seed alone form a group: {names}."
+    else:
+        group_note = ""
     root = {"computed": {"runs": named_runs}, "words": {"groups": group_note}}
     differing, same = differences(named_runs)
     return (
@@ -251,7 +254,10 @@ def _curves(groups: Sequence[Replicates], unit: str) -> Iterator[Chart]:
             continue
         drawn = trained
         if row["over"] == "samples":
-            drawn = single if len(single) <= MOST_LINES else []
+            if len(single) <= MOST_LINES:
+                drawn = single
+            else:
+                drawn = []
         elif row.get("naming") is False:
             drawn = [group for group in trained if not group.names_classes]
         yield chart(name, *_laid_over(drawn, row), unit=unit)
@@ -323,7 +329,10 @@ def _mean_time(samples: int, runs: Iterable[StoredRun]) -> MeanTime | None:
 
 def _when(run: StoredRun, samples: int) -> float | None:
     """The second at which the run had drawn `samples`, between two that were written down."""
-    points = run.view.pi.points if run.view.pi else ()
+    if run.view.pi:
+        points = run.view.pi.points
+    else:
+        points = ()
     # Points count from the first chunk; what the start and the end of the job took belongs to it as
     # well.
     besides = 0.0
@@ -358,7 +367,10 @@ def _time_text(time: MeanTime | None, alone: MeanTime | None) -> str:
     """The time, and how many times as fast as one worker it is."""
     if time is None:
         return NOTHING
-    text = duration(time.seconds) if time.runs else f"≈ {duration(time.seconds)}"
+    if time.runs:
+        text = duration(time.seconds)
+    else:
+        text = f"≈ {duration(time.seconds)}"
     if time.runs > 1:
         text += f" (mean of {time.runs})"
     if alone is not None and time.seconds > 0:

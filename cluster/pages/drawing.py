@@ -41,13 +41,18 @@ def class_panel(view: RunView) -> dict[str, Any] | None:
     """The part about classes; None where the task has none, without `table` before the first."""
     evaluation = view.confusion or view.classes
     run_terms = terms(unit_of(view))
-    kind = "matrix" if view.classes is None else "classes"
+    if view.classes is None:
+        kind = "matrix"
+    else:
+        kind = "classes"
     if view.task_type == MULTILABEL:
         kind = "labels"
     panel = {"terms": run_terms, "table": None, **ROWS["classes"][kind]}
     if evaluation is None:
         expected = view.job != "pi" and view.task_type in NAMING
-        return panel if expected and not view.figures.keys() - {"train"} else None
+        if expected and not view.figures.keys() - {"train"}:
+            return panel
+        return None
     if isinstance(evaluation, ConfusionView):
         counts = counts_of(evaluation.labels, evaluation.rows)
     else:
@@ -71,7 +76,9 @@ def class_panel(view: RunView) -> dict[str, Any] | None:
 
 def heat(share: float) -> int:
     """The shade of a share of a row; a single window of many still shows."""
-    return max(1, round(HEAT_STEPS * share)) if share > 0.0 else 0
+    if share > 0.0:
+        return max(1, round(HEAT_STEPS * share))
+    return 0
 
 
 def scores_of(count: ClassCount) -> dict[str, Any]:
@@ -105,7 +112,9 @@ def picture_of(view: RunView) -> dict[str, Any]:
 
 def _total(values: Iterable[float | None]) -> float | None:
     numbers = [value for value in values if value is not None]
-    return sum(numbers) if numbers else None
+    if numbers:
+        return sum(numbers)
+    return None
 
 
 def by_task(roles: Iterable[RoleView]) -> list[RoleView]:
@@ -200,7 +209,10 @@ class Drawing:
     def _markup(self, view: RunView, charts: list[Chart]) -> dict[str, Any]:
         macros = self._macros
         unit = unit_of(view)
-        stage = words.stage(view.progress.stage, unit) if view.progress else ""
+        if view.progress:
+            stage = words.stage(view.progress.stage, unit)
+        else:
+            stage = ""
         fragments = {
             "head": macros.head(view, stage, _layout(view, charts)),
             "tiles": macros.tiles(live_tiles(view)),
@@ -231,7 +243,9 @@ def _run_words(cell: SweepCellView) -> str:
     if cell.state == "running":
         return f"{words.percent(cell.share, 0)} on {cell.node}"
     if cell.state == "finished":
-        return "done" if cell.accuracy is None else words.figure(cell.accuracy)
+        if cell.accuracy is None:
+            return "done"
+        return words.figure(cell.accuracy)
     return cell.state
 
 

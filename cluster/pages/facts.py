@@ -64,7 +64,10 @@ def live_root(view: RunView) -> Root:
         computed["failures"] = early if counts["pruned"] else "see sweep.json"
     if view.train is not None:
         losses = (sample.loss for sample in reversed(view.samples) if sample.loss is not None)
-        earlier = view.train.epochs[-1].loss if view.train.epochs else None
+        if view.train.epochs:
+            earlier = view.train.epochs[-1].loss
+        else:
+            earlier = None
         computed |= {"loss": next(losses, earlier), "learnt": _learnt(view)}
         computed["passes"] = f"finished passes over the training {unit_of(view)}"
         if view.train.stopped_early is not None:
@@ -97,7 +100,10 @@ def _learnt(view: RunView) -> list[Tile]:
         figures = view.figures.get(split)
         if figures is None:
             continue
-        hint = f"share {of} named correctly" if split == "test" else of
+        if split == "test":
+            hint = f"share {of} named correctly"
+        else:
+            hint = of
         tiles = _others(figures, of, MOST_OTHERS)
         if "accuracy" in figures:
             return [Tile("Accuracy", percent(figures["accuracy"]), hint), *tiles]
@@ -121,10 +127,12 @@ def _others(figures: Mapping[str, float], of: str, most: int) -> list[Tile]:
 
 def ended_root(run: StoredRun) -> Root:
     """What the rows of a report show."""
-    view, result = run.view, run.result
+    view = run.view
+    result = run.result
     unit = unit_of(view)
     tested = view.figures.get("test", {})
-    samples, seconds = number_at(result, "samples"), view.elapsed_seconds
+    samples = number_at(result, "samples")
+    seconds = view.elapsed_seconds
     by = value_at(result, "dataset.held_out.by") or "person"
     computed: dict[str, Any] = {
         "by": value(by),
@@ -204,7 +212,10 @@ def _worked(view: RunView) -> Iterator[dict[str, Any]]:
         seconds = dict.fromkeys(WORDS["span_states"], 0.0)
         for span in view.spans:
             if span.task == role.task:
-                end = view.elapsed_seconds if span.end_seconds is None else span.end_seconds
+                if span.end_seconds is None:
+                    end = view.elapsed_seconds
+                else:
+                    end = span.end_seconds
                 spent = max(0.0, end - span.begin_seconds)
                 seconds[span.state] = seconds.get(span.state, 0.0) + spent
         total = sum(seconds.values())

@@ -125,7 +125,8 @@ class Viewers:
         yield OPENING
         sent = dict[str, bytes]()
         while True:
-            changed, closed = self._changed, self._closed
+            changed = self._changed
+            closed = self._closed
             new = {name: text for name, text in self._drawn.items() if sent.get(name) != text}
             sent |= new
             if new:

@@ -70,7 +70,10 @@ def bars(name: str, series: str, values: Mapping[str, float], unit: str = RECORD
 
 
 def _anatomy(view: RunView) -> Chart:
-    seconds = view.train.step_parts_seconds if view.train else {}
+    if view.train:
+        seconds = view.train.step_parts_seconds
+    else:
+        seconds = {}
     seconds_of = {
         f"{name} ({meaning})": seconds[name]
         for name, meaning in WORDS["step_parts"].items()
@@ -80,7 +83,10 @@ def _anatomy(view: RunView) -> Chart:
 
 
 def _staleness(view: RunView) -> Chart:
-    staleness = view.train.staleness if view.train else None
+    if view.train:
+        staleness = view.train.staleness
+    else:
+        staleness = None
     if staleness is None or not any(staleness.counts):
         return bars("staleness", "updates", {})
     labels = []
@@ -100,7 +106,10 @@ def _timeline(view: RunView) -> Chart:
     end = max([view.elapsed_seconds, *(span.begin_seconds for span in view.spans)])
     spans = dict[str, list[tuple[float, float, float]]]()
     for span in view.spans:
-        until = end if span.end_seconds is None else span.end_seconds
+        if span.end_seconds is None:
+            until = end
+        else:
+            until = span.end_seconds
         place = (rows[span.task], round(span.begin_seconds, 2), round(until, 2))
         spans.setdefault(span.state, []).append(place)
     series = [

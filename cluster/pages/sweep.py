@@ -81,7 +81,10 @@ def short_key(key: str) -> str:
 
 def value_text(value: Any) -> str:
     """A value of a setting, short."""
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    if isinstance(value, str):
+        text = value
+    else:
+        text = json.dumps(value, default=str)
     if len(text) <= LONGEST_VALUE:
         return text
     return f"{text[: LONGEST_VALUE - 1]}\N{HORIZONTAL ELLIPSIS}"
@@ -229,5 +232,9 @@ def _state(group: SweepGroup, states: Counter[str]) -> str:
         if states[state]:
             return state
     if states.keys() <= {"finished", "pruned"}:
-        return "finished" if group.ended else "pruned"
-    return "running" if group.ended else "waiting"
+        if group.ended:
+            return "finished"
+        return "pruned"
+    if group.ended:
+        return "running"
+    return "waiting"

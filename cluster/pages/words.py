@@ -33,7 +33,9 @@ WORDS: dict[str, Any] = yaml.safe_load(
 def state_in(kind: str, state: str) -> Meaning:
     """The state of a run, a sweep or a role; an unknown one appears as it is."""
     meaning = WORDS[kind].get(state)
-    return Meaning(**meaning) if meaning else Meaning(state, "off", "")
+    if meaning:
+        return Meaning(**meaning)
+    return Meaning(state, "off", "")
 
 
 run_state = partial(state_in, "run_states")
@@ -191,7 +193,9 @@ def value(setting: Any) -> str:
         case None:
             return NOTHING
         case bool():
-            return "yes" if setting else "no"
+            if setting:
+                return "yes"
+            return "no"
         case int() if abs(setting) >= 10_000:
             return f"{setting:,}"
         case float():

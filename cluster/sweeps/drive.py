@@ -215,7 +215,10 @@ class Drive:
             raise ClusterLost(f"run {lease.run.id}: {lease.lines.last or f'ended with {code}'}")
 
     def _ending(self, lease: Lease, code: int) -> RunExit:
-        ended = f"signal {-code}" if code < 0 else f"exit code {code}"
+        if code < 0:
+            ended = f"signal {-code}"
+        else:
+            ended = f"exit code {code}"
         description = f"ended with {ended}: {lease.lines.last or 'its process said nothing'}"
         if self._sweep.loses_the_cluster(code):
             return RunExit(None, description, ended_by_us=True)
@@ -242,7 +245,10 @@ class Drive:
 
     def _ended_run(self, name: str, run: RunRecord, ending: RunExit, seconds: float) -> RunRecord:
         path, _ = result_of(self._folder / RUNS / run.id)
-        folder = None if path is None else str(path.relative_to(self._folder))
+        if path is None:
+            folder = None
+        else:
+            folder = str(path.relative_to(self._folder))
         return self.schedule.ended(name, ending, seconds, folder)
 
     def _over(self, name: str, run: RunRecord, ending: RunExit) -> None:

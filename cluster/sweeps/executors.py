@@ -193,10 +193,16 @@ def places_of(inventory: Inventory, placement: Placement, mark: str, app: KeptAp
     taken.
     """
     elsewhere = placement == "node" and not inventory.one_host
-    path = THERE if elsewhere else str(inventory.path.resolve())
+    if elsewhere:
+        path = THERE
+    else:
+        path = str(inventory.path.resolve())
     arguments = ["--inventory", path]
     if app is not None:
-        place = f"{FILES}/{FOLDER}" if elsewhere else str(app.path.resolve())
+        if elsewhere:
+            place = f"{FILES}/{FOLDER}"
+        else:
+            place = str(app.path.resolve())
         arguments += ["--set", f"{APP}={json.dumps(place)}"]
     if placement == "cluster":
         return Places([LocalExecutor(WHOLE_CLUSTER, mark, placement, arguments)])

@@ -126,7 +126,10 @@ class SweepRun(Job):
         if self.sweep.search is not None:
             trials = Trials(self.sweep.search, folder.path, self.sweep.seeds[0], record.runs)
         schedule = Schedule(record, trials)
-        app = None if self.app is None else self.app.copy
+        if self.app is None:
+            app = None
+        else:
+            app = self.app.copy
         places = places_of(self.inventory, self.sweep.placement, mark, app)
         drive = self._drive = Drive(schedule, places, folder.path, self)
         self.stream.emit(events.StageBegan("sweep", self.sweep.run_count, "runs"))

@@ -42,7 +42,10 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     folder: Path = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    of_app = environment_here(Path(sys.prefix)) if options.placement == "node" else []
+    if options.placement == "node":
+        of_app = environment_here(Path(sys.prefix))
+    else:
+        of_app = []
     command = [
         *(sys.executable, "-m", "cluster", "train", *options.training),
         *("--set", f"runs={json.dumps(str(folder))}", "--member", options.placement),

@@ -62,7 +62,10 @@ def overrides_of(
     base: Sequence[str], placement: Placement, settings: Mapping[str, Any], seed: int
 ) -> tuple[str, ...]:
     """Return all overrides of one run. `base` is that of `base_overrides`."""
-    mode = [override(MODE, SINGLE)] if placement == "node" else []
+    if placement == "node":
+        mode = [override(MODE, SINGLE)]
+    else:
+        mode = []
     return (
         *base,
         *mode,
@@ -141,12 +144,14 @@ def _shared_devices(sweep: SweepFile, inventory: "Inventory") -> list[InventoryP
 def _twins(sweep: SweepFile, choice: RunSettings, twin: RunSettings) -> InventoryProblem:
     """Return the problem of settings that the inventory reads as the same, such as 1 and 1.0."""
     if choice.entry is not None and twin.entry is not None:
-        place, twin_place = choice.entry, twin.entry
+        place = choice.entry
+        twin_place = twin.entry
     else:
         key = next(
             key for key, value in choice.settings.items() if repr(value) != repr(twin.settings[key])
         )
-        place, twin_place = choice.places[key], twin.places[key]
+        place = choice.places[key]
+        twin_place = twin.places[key]
     twin_name = ".".join(map(str, twin_place))
     return sweep.problem(
         place, f"trains the same as {twin_name}", "remove one of the two; `seeds:` repeats runs"

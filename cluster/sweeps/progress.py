@@ -139,7 +139,9 @@ def seconds_left(
     durations = finished or list(whole.values())
     if not durations:
         all_over = not to_come and all(run.state in OVER for run in runs)
-        return 0.0 if all_over else None
+        if all_over:
+            return 0.0
+        return None
     usual = statistics.fmean(durations)
     waiting = sum(run.state == "waiting" for run in runs) + to_come
     remaining_seconds = [

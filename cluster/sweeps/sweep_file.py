@@ -345,7 +345,10 @@ def _explained(finding: ErrorDetails, sources: Sources) -> InventoryProblem:
     context = finding.get("ctx", {})
     if "at" in context:
         location = (*location, context["at"])
-    key = str(location[-1]) if location else ""
+    if location:
+        key = str(location[-1])
+    else:
+        key = ""
     match finding["type"]:
         case "extra_forbidden":
             sections: dict[KeyPath, type[Section]] = {(): SweepKeys, ("search",): Search}

@@ -150,7 +150,10 @@ class Trials(FixedRuns):
         if run.state == "finished" and value is not None:
             self._study.tell(number, value, skip_if_finished=True)
         else:
-            state = states.PRUNED if run.state == "pruned" else states.FAIL
+            if run.state == "pruned":
+                state = states.PRUNED
+            else:
+                state = states.FAIL
             self._study.tell(number, state=state, skip_if_finished=True)
 
     def _trial(self, number: int) -> "optuna.Trial":

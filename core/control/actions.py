@@ -117,7 +117,10 @@ class Routes:
         match request.method:
             case "GET":
                 page = self._pages.get(request.path)
-                answer = None if page is None else partial(self._read, page, request)
+                if page is None:
+                    answer = None
+                else:
+                    answer = partial(self._read, page, request)
                 missing = f"expected {' or '.join(self._pages)}"
             case "POST":
                 answer = self._actions.begin(request)

@@ -171,9 +171,11 @@ class Visitor(socket.socket):
 
     def _count(self, size: int) -> None:
         self.untaken += size
-        most, most_of_all = MOST_UNPROVEN_BYTES, MOST_BYTES_OF_UNPROVEN
+        most = MOST_UNPROVEN_BYTES
+        most_of_all = MOST_BYTES_OF_UNPROVEN
         if self.is_proven:
-            most, most_of_all = MOST_UNTAKEN_BYTES, MOST_HELD_BYTES
+            most = MOST_UNTAKEN_BYTES
+            most_of_all = MOST_HELD_BYTES
         if self.untaken > most or (
             self.untaken > FEW_BYTES and self._listener.untaken(self.is_proven) > most_of_all
         ):

@@ -161,7 +161,10 @@ class BatchValidator:
             raise DataError(f"{where}: task: expected {', '.join(TASKS)}, got {task!r:.60}")
         self._where = where
         self._task = task
-        self._labels = None if labels is None else tuple(labels)
+        if labels is None:
+            self._labels = None
+        else:
+            self._labels = tuple(labels)
         self._like: dict[str, AnyArray] = {}
         self._rows = {False: 0, True: 0}
         self._counts = {False: np.zeros(0, np.int64), True: np.zeros(0, np.int64)}
@@ -175,7 +178,10 @@ class BatchValidator:
 
     def passed(self, batch: Batch) -> Batch:
         """The batch in the dtypes of the store."""
-        part = "test" if batch.test else "train"
+        if batch.test:
+            part = "test"
+        else:
+            part = "train"
         first = self._rows[batch.test]
         if not batch.test:
             self._look_at_span(batch.x)

@@ -137,7 +137,10 @@ class _Content:
 
     def examples(self) -> Examples:
         """Return what is read. Raises DataError."""
-        task = CLASSIFICATION if self.is_windows else self._task()
+        if self.is_windows:
+            task = CLASSIFICATION
+        else:
+            task = self._task()
         y, labels = self._targets(task)
         subjects = {part: self._subjects(part) for part in PARTS}
         weights = self.arrays.get("weight_train")
@@ -191,7 +194,10 @@ class _Content:
             for block in self._blocks(part):
                 rows = slice(start, start + len(block))
                 start = rows.stop
-                counted = weights[rows] if weights is not None and part == "train" else None
+                if weights is not None and part == "train":
+                    counted = weights[rows]
+                else:
+                    counted = None
                 yield Batch(
                     block, y[part][rows], subjects[part][rows], counted, test=part == "test"
                 )
@@ -272,11 +278,17 @@ class _Content:
             columns = {part: self._whole(f"y_{part}", column) for part, column in columns.items()}
         values = np.unique(columns["train"])
         if labels is not None:
-            values = np.array(labels) if is_text else np.arange(len(labels))
+            if is_text:
+                values = np.array(labels)
+            else:
+                values = np.arange(len(labels))
         names = labels or tuple(map(str, values))
         self._refuse_names("y_train" if labels is None else "labels", names)
         expected = f"one of {', '.join(map(str, values[:20]))}"
-        remedy = "number classes from 0 as in labels" if labels else "train on that class too"
+        if labels:
+            remedy = "number classes from 0 as in labels"
+        else:
+            remedy = "train on that class too"
         order = np.argsort(values)
         y = {}
         for part, column in columns.items():
@@ -285,7 +297,10 @@ class _Content:
             places = order[np.searchsorted(values, column, sorter=order)]
             y[part] = places.astype(np.int32)
         for absent in np.flatnonzero(np.bincount(y["train"].ravel(), minlength=len(names)) == 0):
-            noun = "window" if self.is_windows else "example"
+            if self.is_windows:
+                noun = "window"
+            else:
+                noun = "example"
             raise DataError(
                 f"{self.path}: class {absent} ({names[absent]!r}) has no training {noun}; add some,"
                 " or remove the class"
@@ -335,9 +350,10 @@ class _Content:
             wrong = column != np.floor(column)  # NaN is unequal to itself
             refuse_at(column, wrong, where, 0, "whole numbers", "correct or remove the window")
         elif column.dtype.kind not in "iub":
-            remedy = (
-                "save it with astype(str)" if column.dtype.kind == "S" else "save numbers or text"
-            )
+            if column.dtype.kind == "S":
+                remedy = "save it with astype(str)"
+            else:
+                remedy = "save numbers or text"
             expected = "whole numbers or text"
             if not name.startswith("y_"):
                 remedy = "number the people from 0, no two alike"

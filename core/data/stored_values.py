@@ -113,12 +113,17 @@ there is a !; the first row that fits is said."""
 def _more(values: Any) -> str | None:
     """What an object carries beside its numbers, and what to give instead; None for a plain one."""
     if isinstance(values, np.ma.MaskedArray):
-        return _MASKED if np.ma.is_masked(values) else None
+        if np.ma.is_masked(values):
+            return _MASKED
+        return None
     if isinstance(values, np.ndarray):
         return _of_numpy(values)
     for attributes, text in _MORE:
         if all(_has(values, name) for name in attributes.split()):
-            dims = _listed(values.dims) if "{dims}" in text else ""
+            if "{dims}" in text:
+                dims = _listed(values.dims)
+            else:
+                dims = ""
             return text.format(values, dims=dims)
     return _of_torch(values) or _of_table(values) or _of_file(values)
 
@@ -220,7 +225,9 @@ def targets(
     """
     if task == REGRESSION:
         narrow = y.astype(np.float32, copy=False)
-        return narrow[:, None] if y.ndim == 1 else narrow
+        if y.ndim == 1:
+            return narrow[:, None]
+        return narrow
     if task == MULTILABEL:
         expected = "0 or 1 for each label, (examples, labels), or for one label, (examples,)"
         if y.ndim == 1 and np.isin(y, (0, 1)).all():
@@ -378,7 +385,10 @@ def beside_of(name: str, values: Any, count: int, where: str, first: int) -> Any
         return np.full(count, beside.default, beside.dtype)
     column = plain(values, where)
     if column.shape != (count,):
-        actual = f"{first + len(column)}" if column.ndim == 1 else f"shape {column.shape}"
+        if column.ndim == 1:
+            actual = f"{first + len(column)}"
+        else:
+            actual = f"shape {column.shape}"
         raise DataError(
             f"{where}: expected {first + count} numbers, one for each training example, got"
             f" {actual}; give each its own"

@@ -74,7 +74,10 @@ def _read_run(folder: Path, result: dict[str, Any] | None) -> tuple[RunView, Map
         result = None
     for event in (*_told(folder, result or {}), events.Ended("failed", BROKEN)):
         if not isinstance(event, BEGINNING):
-            state = state if state.state in ENDED else apply(state, event, seconds)
+            if state.state in ENDED:
+                state = state
+            else:
+                state = apply(state, event, seconds)
         elif not begun:
             state = apply(state, event, 0.0)
     return state.view(seconds), result or {}
@@ -116,7 +119,10 @@ def _filled(places: Any, result: Any) -> Any:
         found = {field: _filled(place, result) for field, place in places.items()}
         return {field: value for field, value in found.items() if value is not None}
     for key in places.split("."):
-        result = result.get(key) if isinstance(result, dict) else None
+        if isinstance(result, dict):
+            result = result.get(key)
+        else:
+            result = None
     return result
 
 

@@ -110,7 +110,10 @@ def page_of(title: str, sections: Iterable[Section]) -> str:
 
 def terminal_lines(sections: Iterable[Section], *, blocks: bool = True) -> Iterator[str]:
     """Yield everything, a line at a time; without `blocks` in ASCII alone."""
-    marks = BLOCKS if blocks else PLAIN
+    if blocks:
+        marks = BLOCKS
+    else:
+        marks = PLAIN
     for section in sections:
         if isinstance(section, Note):
             yield ": ".join(filter(None, (section.mark, section.text)))

@@ -96,7 +96,10 @@ def _plan(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     key = spec.release.code.key
     if facts.current != key:  # flip the link, in one step
         detail = f"release {key}" + (f", was {facts.current}" if facts.current else "")
-        action = "create" if facts.current is None else "change"
+        if facts.current is None:
+            action = "create"
+        else:
+            action = "change"
         steps = (Shell("make the release current", make_current(key)),)
         yield Change("link", CURRENT, action, detail, steps, runs_jobs=True)
 

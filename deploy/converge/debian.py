@@ -280,7 +280,10 @@ def keep_fstab(facts: MachineFacts, lines: Sequence[str]) -> Changes:
 
     The mounts themselves are those of `keep_mounted`.
     """
-    marked_lines = (FSTAB_BEGIN, *lines, FSTAB_END) if lines else ()
+    if lines:
+        marked_lines = (FSTAB_BEGIN, *lines, FSTAB_END)
+    else:
+        marked_lines = ()
     own_lines = own_fstab_lines(facts.fstab)
     if own_lines == marked_lines:
         return

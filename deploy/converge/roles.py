@@ -165,7 +165,10 @@ def keep_firewall(facts: MachineFacts, rules: str, closes: Sequence[str] = ()) -
     ports that they close of others than the cluster.
     """
     now = facts.files.get(RULES_PATH)
-    before = None if now is None else now.content
+    if now is None:
+        before = None
+    else:
+        before = now.content
     if before == rules.encode() and facts.firewall == loaded_mark(rules):
         return
     trial = f"{RULES_PATH}.trial"

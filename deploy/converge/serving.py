@@ -175,7 +175,10 @@ def keep_certificate(facts: MachineFacts, address: str, names: Sequence[str]) ->
     module = ("-B", "-m", "recognise.service.certificates", CERTIFICATES)
     sign = f"{python} {quoted(*module, address, *names)}"
     steps = (Shell("sign the service's certificate", sign, 60.0),)
-    action = "change" if days else "create"
+    if days:
+        action = "change"
+    else:
+        action = "create"
     yield Change("file", f"{CERTIFICATES}/server.pem", action, reason, steps)
 
 

@@ -80,13 +80,17 @@ def planned_roles(tasks: Sequence[Task], status: ClusterStatus) -> list[Change]:
         where = f"{task.address}, metrics on {task.metrics_address}"
         match role.state:
             case RoleState.STOPPED:
-                action, detail = "start", f"{where}, on {task.node}"
+                action = "start"
+                detail = f"{where}, on {task.node}"
             case RoleState.FAILED | RoleState.FROZEN:
-                action, detail = "restart", role.reason or f"{role.state} (pid {role.pid})"
+                action = "restart"
+                detail = role.reason or f"{role.state} (pid {role.pid})"
             case RoleState.READY:
-                action, detail = "keep", f"ready at {where} (pid {role.pid})"
+                action = "keep"
+                detail = f"ready at {where} (pid {role.pid})"
             case _:
-                action, detail = "wait", ": ".join(filter(None, (role.state, role.reason)))
+                action = "wait"
+                detail = ": ".join(filter(None, (role.state, role.reason)))
         steps.append(Change("role", task.name, action, detail, ()))
     return steps
 

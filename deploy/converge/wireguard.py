@@ -142,7 +142,10 @@ def _keep_key(facts: MachineFacts, node: str, keys: TunnelKeys) -> Changes:
     if not replaced:
         make = f"[ -s {PRIVATE_KEY} ] || {{ {make}; }}"
     steps = (Shell("make a pair of keys", make), learn)
-    action = "create" if now is None else "change"
+    if now is None:
+        action = "create"
+    else:
+        action = "change"
     yield Change("key", "WireGuard", action, "made there; its public one is pinned", steps)
 
 

@@ -102,7 +102,10 @@ class SubmittedJobs(JobServices):
             if spec.on_workers:
                 return run_on_workers(jobs, fleet, spec.program, spec.flags, keys)
             key = next(iter(keys.values()), "")
-            python = str(python_of(ON_NODES, key)) if key else ""
+            if key:
+                python = str(python_of(ON_NODES, key))
+            else:
+                python = ""
             program = replace(spec.program, python=python)
             return run_attached(jobs, spec.job, spec.flags, request=program)
 

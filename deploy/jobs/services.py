@@ -253,7 +253,10 @@ class ForegroundJobs(JobServices):
             request = spec.program
             if spec.requirements is not None:
                 key = environment_here(spec.requirements)
-                python = str(python_of(local_environments(), key)) if key else ""
+                if key:
+                    python = str(python_of(local_environments(), key))
+                else:
+                    python = ""
                 request = replace(request, python=python)
             flags += ["--wish", request.to_text()]
         if spec.sweep is not None:

@@ -51,4 +51,6 @@ def given_way() -> RequestError:
 def address_of(scope: MutableMapping[str, Any]) -> str:
     """Return whose share a request or session is of: its client's address or, of IPv6, network."""
     client = scope.get("client")
-    return network_of(client[0]) if client else ""
+    if client:
+        return network_of(client[0])
+    return ""

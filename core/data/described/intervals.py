@@ -188,7 +188,10 @@ class Intervals:
                 before, after = sorted((latest, span), key=attrgetter("begun"))
                 is_at_once = span.first + OVERLAP < latest.last and span.first < EPOCH
                 if is_at_once and before.ended < after.begun:
-                    at = 0 if span.recording[0] != latest.recording[0] else 2
+                    if span.recording[0] != latest.recording[0]:
+                        at = 0
+                    else:
+                        at = 2
                     raise DataError(
                         f"{source}: {self._how.file}: the intervals of {_named(owner)} are of two"
                         f" recordings of the same times ({latest.recording[at]},"
@@ -286,7 +289,8 @@ def _sorted(source: Path, rows: list[tuple[float, float, str]], step: float) -> 
     is_within = begins[1:] < ends[:-1] - step * LITTLE_MORE
     is_within |= begins[1:] == (begins if step else ends)[:-1]
     for place in np.flatnonzero((ends < begins) | np.append(False, is_within))[:1].tolist():
-        begin, end = begins[place], ends[place]
+        begin = begins[place]
+        end = ends[place]
         problem = f"ends before it, at {end:.12g}; correct it"
         if end >= begin:
             problem = (

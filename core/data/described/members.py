@@ -51,7 +51,10 @@ class PathPattern:
         segments = name.split("/")
         if max(map(len, segments)) > LONGEST_PART or not name.lower().endswith(self._tail):
             return ()
-        first = 0 if self._is_deep else len(segments) - 1 - self._slashes
+        if self._is_deep:
+            first = 0
+        else:
+            first = len(segments) - 1 - self._slashes
         ways: dict[int, list[Reading]] = {}
         for place in range(max(first, 0), len(segments) if self._is_deep else first + 1):
             before = "".join(f"{segment}/" for segment in segments[:place])
@@ -66,7 +69,10 @@ class _Token:
 
     def __init__(self, text: str) -> None:
         word, _, without = text.strip("{}").partition("!")
-        self._word = word if text.startswith("{") and text != NUMBER else ""
+        if text.startswith("{") and text != NUMBER:
+            self._word = word
+        else:
+            self._word = ""
         self._is_deep = text == FOLDERS
         self._is_any = bool(self._word) or text.startswith("*")
         expression = re.escape(text)
@@ -87,8 +93,14 @@ class _Token:
                 for recording, fields, before in readings:
                     if self._word and fields.get(self._word, value).lower() != value.lower():
                         continue
-                    own_fields = {self._word: value, **fields} if self._word else fields
-                    label = "*" if self._word in APART else value
+                    if self._word:
+                        own_fields = {self._word: value, **fields}
+                    else:
+                        own_fields = fields
+                    if self._word in APART:
+                        label = "*"
+                    else:
+                        label = value
                     way = (recording + label, own_fields, before)
                     if way not in longer[end] and len(longer[end]) < MOST_READINGS:
                         longer[end].append(way)

@@ -145,9 +145,15 @@ class TextRows:
     def __post_init__(self) -> None:
         """Take what the format says of times and sizes."""
         self.hertz = self.form.time.hertz
-        self._limit = float(np.finfo(np.float32).max) if self.form.as_recorded else np.inf
+        if self.form.as_recorded:
+            self._limit = float(np.finfo(np.float32).max)
+        else:
+            self._limit = np.inf
         zone = self.form.time.zone
-        self._zone = None if zone is None else zone_of(zone)
+        if zone is None:
+            self._zone = None
+        else:
+            self._zone = zone_of(zone)
 
     def chunks(self) -> Iterator[Rows]:
         """Yield the readings in the order of the lines. Raises DataError."""
@@ -363,7 +369,10 @@ class TextRows:
         if not good[row]:
             return
         good[row] = False
-        why = no_number(cell) if self.form.text.decimal == "." else None
+        if self.form.text.decimal == ".":
+            why = no_number(cell)
+        else:
+            why = None
         also = f": {why}" if why else ""
         self.damage.add(
             f"{self.member.where}:{line}", f"{name}: expected {expected}, got {cell!r:.60}{also}"

@@ -148,7 +148,10 @@ def _attempts(stream: FileIO) -> Iterator[float | None]:
     before = _size(stream)
     while True:
         yield PAUSES.seconds(failures + 1) if failures < MOST_FAILURES else None
-        failures = 0 if _size(stream) > before else failures + 1
+        if _size(stream) > before:
+            failures = 0
+        else:
+            failures = failures + 1
         before = _size(stream)
 
 

@@ -194,7 +194,10 @@ CLASS_COLUMNS = (("class", "{label}"), ("train", "{train:,}"), ("test", "{test:,
 
 def recording_sections(facts: Facts) -> Iterator[Section]:
     """Yield what there is to show of recordings before windows are cut."""
-    read = "all" if facts["is_whole"] else "the first"
+    if facts["is_whole"]:
+        read = "all"
+    else:
+        read = "the first"
     counts = f"{facts['title']}: recordings: {facts['files']:,}, readings: {facts['readings']:,}"
     yield Note(", ".join(filter(None, [f"{counts} ({read})", facts["left_out"]])))
     yield from (Note(problem, "LOOKS WRONG") for problem in facts["wrong"])

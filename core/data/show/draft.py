@@ -179,7 +179,10 @@ def _time(described: Sequence[_Kind]) -> Mapping[str, Any]:
     stated = {sheet.hertz for kind in described for sheet in kind.sheets}
     if not times:
         falling = [column.name for column in first.columns if column.falls]
-        rate = stated.pop() if len(stated) == 1 else None
+        if len(stated) == 1:
+            rate = stated.pop()
+        else:
+            rate = None
         return {"stated": rate, "falling": falling, "times": []}
     columns: Sequence[ColumnLook] = ()
     patterns = times[0].patterns
@@ -194,7 +197,10 @@ def _time(described: Sequence[_Kind]) -> Mapping[str, Any]:
         for column in columns_of(sheet)
         if column.name == times[0].name and column.hertz is not None and not is_of_several
     ]
-    middle = sorted(rates)[len(rates) // 2] if rates else None
+    if rates:
+        middle = sorted(rates)[len(rates) // 2]
+    else:
+        middle = None
     if middle is not None:
         is_one = max(rates) - min(rates) <= ALIKE * min(rates)
         if not is_one or middle > MOST_WINDOW_HZ:
@@ -226,8 +232,14 @@ def _joined(both: Sequence[ColumnLook]) -> Sequence[str]:
 
 def _channels(kind: _Kind, *, has_sensors: bool, is_in_turn: bool) -> Iterator[Mapping[str, Any]]:
     """Yield the vectors of a kind of file, and its single columns, which are noted beside them."""
-    sensor = kind.first.sensor if has_sensors else None
-    prefix = f"{sensor.lower()}_" if sensor is not None else ""
+    if has_sensors:
+        sensor = kind.first.sensor
+    else:
+        sensor = None
+    if sensor is not None:
+        prefix = f"{sensor.lower()}_"
+    else:
+        prefix = ""
     for name, columns in kind.vectors.items():
         channel_name = f"{prefix}{name}".removesuffix("_xyz")
         yield {

@@ -50,7 +50,10 @@ def rate_looks(form: RecordingFormat, sessions: Sequence[Facts]) -> Iterator[tup
         if line:
             sessions_by_line[is_wrong, key].append(f"{key}: {session_name(session)}: {line}")
     for (is_wrong, _), lines in sessions_by_line.items():
-        also = f" (and {len(lines) - 1} other sessions)" if len(lines) > 1 else ""
+        if len(lines) > 1:
+            also = f" (and {len(lines) - 1} other sessions)"
+        else:
+            also = ""
         yield is_wrong, f"{lines[0]}{also}"
 
 

@@ -133,7 +133,10 @@ class LiveStreams:
 
         Messages that have not been taken by then are sent again elsewhere.
         """
-        when = 0.0 if self._is_ending else None
+        if self._is_ending:
+            when = 0.0
+        else:
+            when = None
         try:
             async with asyncio.timeout_at(when) as listening:
                 self._listening.add(listening)
