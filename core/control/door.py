@@ -25,7 +25,7 @@ READ_BYTES = 1 << 14
 MOST_UNPROVEN_BYTES = 320 << 10
 """Bytes that a client may send before the token: the largest state to resume, and a message's rest.
 """
-MOST_UNTAKEN_BYTES = 3 << 20
+MOST_UNTAKEN_BYTES = 2 << 20
 """Bytes of one proven client that no request and no message has taken, as of pings without end."""
 FRAMES_BYTES = 256
 """Bytes around one message: of its frames, of TLS, and of pings before it."""

@@ -221,7 +221,7 @@ def _configuration(application: ServiceGuard, limits: Limits, tls: "Tls | None")
         loop="asyncio",
         http="h11",
         ws="websockets-sansio",
-        ws_max_size=2 * limits.streams.message_bytes,
+        ws_max_size=limits.streams.message_bytes,
         ws_per_message_deflate=False,
         server_header=False,
         proxy_headers=False,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-import pydantic_core
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from core.control.door import RateLimitedLog
@@ -18,7 +17,7 @@ from core.ground.errors import UsageError
 from recognise.service.limits import RequestError, bad
 from recognise.service.live import messages
 from recognise.service.live.session import MOVED, LiveSession, Rate
-from recognise.service.live.sockets import RESTART, close_code, first_message, refuse, text_of
+from recognise.service.live.sockets import RESTART, close_code, first_message, refuse, send, text_of
 from recognise.service.places import SessionPlaces, address_of, given_way
 from recognise.service.serving import Serving
 
@@ -101,7 +100,7 @@ class LiveStreams:
                 "votes": settings.votes,
                 "of": settings.of,
             }
-            await websocket.send_text(pydantic_core.to_json(ready).decode())
+            await send(websocket, ready)
             heard = _Heard(perf_counter())
             await _first_of(
                 self._read(websocket, session, heard),
@@ -140,7 +139,7 @@ class LiveStreams:
         try:
             async with asyncio.timeout_at(when) as listening:
                 self._listening.add(listening)
-                return await text_of(websocket, self._limits)
+                return await text_of(websocket)
         except TimeoutError:
             return None
         finally:
@@ -187,7 +186,7 @@ async def _answer(websocket: WebSocket, session: LiveSession) -> None:
     while last != MOVED:
         for event in await session.events():
             last = event["event"]
-            await websocket.send_text(pydantic_core.to_json(event).decode())
+            await send(websocket, event)
     await websocket.close(RESTART)
 
 

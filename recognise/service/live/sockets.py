@@ -28,7 +28,7 @@ def refusal(reason: str) -> str:
     return pydantic_core.to_json({"event": "refused", "error": reason}).decode()
 
 
-async def text_of(websocket: WebSocket, limits: StreamLimits) -> str:
+async def text_of(websocket: WebSocket) -> str:
     """Return the next message. Raises RequestError, and WebSocketDisconnect at the end."""
     message = await websocket.receive()
     if message["type"] == "websocket.disconnect":
@@ -36,8 +36,6 @@ async def text_of(websocket: WebSocket, limits: StreamLimits) -> str:
     text: str | None = message.get("text")
     if text is None:
         raise bad("expected text, got a binary message")
-    if len(text.encode()) > limits.message_bytes:
-        raise RequestError(413, f"expected a message of at most {limits.message_bytes} bytes")
     return text
 
 
@@ -46,7 +44,7 @@ async def first_message(websocket: WebSocket, limits: StreamLimits) -> str:
     seconds = limits.hello_seconds
     try:
         async with asyncio.timeout(seconds):
-            return await text_of(websocket, limits)
+            return await text_of(websocket)
     except TimeoutError:
         raise bad(f"expected the first message within {seconds:g} s") from None
 
@@ -75,7 +73,15 @@ async def first_with_token(websocket: WebSocket, limits: StreamLimits, token: st
 
 async def refuse(websocket: WebSocket, problem: RequestError, seconds: float) -> None:
     """Say why a session ends, and close it. A client may read nothing for so long."""
-    with suppress(TimeoutError, WebSocketDisconnect):
+    with suppress(TimeoutError, WebSocketDisconnect, RuntimeError):
         async with asyncio.timeout(seconds):
             await websocket.send_text(refusal(problem.message))
             await websocket.close(close_code(problem))
+
+
+async def send(websocket: WebSocket, event: object) -> None:
+    """Send an event. Raises WebSocketDisconnect, also where the server failed the connection."""
+    try:
+        await websocket.send_text(pydantic_core.to_json(event).decode())
+    except RuntimeError:
+        raise WebSocketDisconnect(BROKEN) from None
