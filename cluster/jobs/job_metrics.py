@@ -16,7 +16,7 @@ from cluster.jobs.run_status import Now
 from core.control.actions import Actions, Answer
 from core.engine.membership import Membership, Phase
 from core.inventory import Task
-from core.metrics.catalogue import CATALOGUE, Identity, Reading, Readings, metric, stored
+from core.metrics.catalogue import CATALOGUE, Identity, Reading, ReadingsCollector, metric, stored
 from core.metrics.exporter import Exporter, serve
 from core.metrics.process import Cost
 from core.metrics.standard import register
@@ -49,7 +49,7 @@ class JobMetrics:
         self._membership = membership
         self._names: list[str] = []
         """The names of figures that only this task or app has: the first are exported."""
-        registry.register(Readings(SELF, self.read))
+        registry.register(ReadingsCollector(SELF, self.read))
 
     def read(self) -> Iterator[Reading]:
         """Yield the state of the run, as it is now."""
@@ -159,7 +159,7 @@ class TrainingMetrics:
         self._interval = checkpoint_every_seconds
         self._workers: dict[int, _WorkerSeries] = {}
         """Looked up once: a step comes every few milliseconds."""
-        registry.register(Readings(SELF, self.read))
+        registry.register(ReadingsCollector(SELF, self.read))
 
     def read(self) -> Iterator[Reading]:
         """Yield what no object of the client stores."""

@@ -30,7 +30,7 @@ from cluster.pages.rows import (
     NAMING,
     ROWS,
     Row,
-    Table,
+    TableSection,
     keys_of,
     number_at,
     points_of,
@@ -163,17 +163,19 @@ def differences(runs: Sequence[Named]) -> tuple[dict[str, list[str]], dict[str, 
 
 def _settings(
     runs: Sequence[Named], differing: Mapping[str, list[str]], same: Mapping[str, list[str]]
-) -> Table:
+) -> TableSection:
     if len(runs) > MOST_COLUMNS:
         note = "Those that differ stand with the figures above; these are the same in all of them."
         heads = ["key", "in all runs"]
         rows = [[code(key), values[0]] for key, values in same.items()]
-        return Table("settings", "Settings", note, heads, rows, "words long")
+        return TableSection("settings", "Settings", note, heads, rows, "words long")
     note = "Settings that differ come first and are shaded."
     heads = ["key", *(named_run.letter for named_run in runs)]
     rows = [[code(key) + DIFFERS, *values] for key, values in differing.items()]
     rows += [[code(key), *values] for key, values in same.items()]
-    return Table("settings", "Settings", note, heads, rows, "words long", shaded=len(differing))
+    return TableSection(
+        "settings", "Settings", note, heads, rows, "words long", shaded=len(differing)
+    )
 
 
 def _figures(
@@ -181,7 +183,7 @@ def _figures(
     groups: Sequence[Replicates],
     differing: Mapping[str, list[str]],
     unit: str,
-) -> Table:
+) -> TableSection:
     """A row for each figure that a run has; a row for each run where they are many."""
     crosswise = len(runs) > MOST_COLUMNS
     lines = [["run" if crosswise else "figure"]]
@@ -202,7 +204,7 @@ def _figures(
     note = "A dash: the run has no such figure."
     if groups:
         note = f"Mean ± standard deviation for each group. {note}"
-    return Table("figures", "Figures", note, heads, rows)
+    return TableSection("figures", "Figures", note, heads, rows)
 
 
 def _compared(runs: Sequence[Named], unit: str) -> Iterator[Row]:
@@ -345,7 +347,7 @@ def _when(run: StoredRun, samples: int) -> float | None:
     return None
 
 
-def _times_table(times: Times) -> Table | None:
+def _times_table(times: Times) -> TableSection | None:
     """A row for each number of samples that a run got to, a column for each number of workers."""
     rows = []
     for samples in sorted(
@@ -360,7 +362,7 @@ def _times_table(times: Times) -> Table | None:
     if not rows:
         return None
     heads = ["samples", *map(_workers_text, times)]
-    return Table("times", "Pi: time against samples", TIMES_HINT, heads, rows)
+    return TableSection("times", "Pi: time against samples", TIMES_HINT, heads, rows)
 
 
 def _time_text(time: MeanTime | None, alone: MeanTime | None) -> str:

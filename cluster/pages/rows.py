@@ -44,7 +44,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Table:
+class TableSection:
     """A section with a table; the first cell of a row is its name."""
 
     id: str
@@ -104,7 +104,7 @@ def tiles_of(name: str, root: Mapping[str, Any]) -> list[Tile]:
     return tiles
 
 
-def table_of(name: str, root: Mapping[str, Any]) -> Table | None:
+def table_of(name: str, root: Mapping[str, Any]) -> TableSection | None:
     """The table of this name; None where it has neither rows nor words for that."""
     row = ROWS["tables"][name]
     if "when" in row and not value_at(root, row["when"]):
@@ -117,7 +117,7 @@ def table_of(name: str, root: Mapping[str, Any]) -> Table | None:
     if not rows and "empty" not in row:
         return None
     texts = {key: row.get(key, "").format(**root["words"]) for key in TEXTS}
-    return Table(name, heads=heads, rows=rows, **texts)
+    return TableSection(name, heads=heads, rows=rows, **texts)
 
 
 def _columns(row: Row, root: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:

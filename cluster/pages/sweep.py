@@ -14,7 +14,7 @@ from markupsafe import Markup
 from cluster.pages.charts import Chart, Series, banded, chart, mean_points, thinned
 from cluster.pages.drawing import environment
 from cluster.pages.files import HELD_OUT, OVER, SweepGroup, SweepRecord, read_sweep
-from cluster.pages.rows import Table, table_of, tiles_of
+from cluster.pages.rows import TableSection, table_of, tiles_of
 from cluster.pages.words import (
     NOTHING,
     code,
@@ -175,7 +175,7 @@ def root_of_sweep(sweep: SweepRecord) -> dict[str, Any]:
     return {"computed": computed, "words": texts}
 
 
-def table_of_sweep(sweep: SweepRecord) -> Table:
+def table_of_sweep(sweep: SweepRecord) -> TableSection:
     """The table of the page: a row for each choice of settings."""
     keys = [axis.key for axis in sweep.varied]
     columns = _columns(sweep)
@@ -190,7 +190,7 @@ def table_of_sweep(sweep: SweepRecord) -> Table:
     heads: list[str] = ["runs", *(code(short_key(key)) for key in keys)]
     heads += [head for head, _ in columns.values()]
     rows = [_row(group, keys, columns) for group in groups]
-    return Table("runs", "Results", hint, heads, rows, look="sweep", empty="No run yet.")
+    return TableSection("runs", "Results", hint, heads, rows, look="sweep", empty="No run yet.")
 
 
 def _columns(sweep: SweepRecord) -> dict[str, tuple[str, str]]:

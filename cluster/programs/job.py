@@ -49,7 +49,7 @@ from core.ground.errors import ClusterError, ExitCode
 from core.inventory import Task
 from core.inventory.templates import free_ports
 from core.logs import say
-from core.metrics.catalogue import Readings
+from core.metrics.catalogue import ReadingsCollector
 from core.server.sockets import answering, check_free
 from core.status import events
 from core.status.state import LONGEST_TEXT
@@ -95,7 +95,7 @@ class ProgramRun(Job):
         super().__init__(context)
         self._request = request
         self._quiet = quiet
-        self.metrics.registry.register(Readings(SELF, lambda: read_uses(self._uses())))
+        self.metrics.registry.register(ReadingsCollector(SELF, lambda: read_uses(self._uses())))
         self._noted_at = 0.0
         self._latest = ""
         self._group: Group | None = None

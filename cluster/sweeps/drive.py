@@ -52,7 +52,7 @@ class Lease:
         return time.monotonic() - self.began
 
 
-class Sweep(Protocol):
+class DrivenSweep(Protocol):
     """What a drive needs of the sweep whose runs it drives."""
 
     def arguments_of(self, run: RunRecord) -> Sequence[str]:
@@ -80,7 +80,9 @@ class ClusterLost(ClusterError):
 class Drive:
     """The runs of one schedule on some executors, from the first to the last."""
 
-    def __init__(self, schedule: Schedule, places: Places, folder: Path, sweep: Sweep) -> None:
+    def __init__(
+        self, schedule: Schedule, places: Places, folder: Path, sweep: DrivenSweep
+    ) -> None:
         """`folder` is the sweep's."""
         self.schedule = schedule
         self._places = places

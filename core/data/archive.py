@@ -140,7 +140,7 @@ def no_file(path: Path) -> DataError:
     )
 
 
-class Tree:
+class FileTree:
     """Named files below one root, in a folder or in a zip. Names are relative and use slashes."""
 
     def __init__(self, path: Path, where: str, members: Mapping[str, Member]) -> None:
@@ -154,14 +154,14 @@ class Tree:
         """Return the name of every file, sorted."""
         return tuple(self.members)
 
-    def below(self, prefix: str) -> "Tree":
+    def below(self, prefix: str) -> "FileTree":
         """Return the files as a folder inside sees them."""
         members = {
             name.removeprefix(prefix): member
             for name, member in self.members.items()
             if name.startswith(prefix)
         }
-        return Tree(self._path, self.where, members)
+        return FileTree(self._path, self.where, members)
 
     def read(self, name: str) -> bytes:
         """Return one file. Raises DataError when it is missing, damaged or too large."""
@@ -172,7 +172,7 @@ class Tree:
         raise DataError(f"{self.where}: {name} is missing; restore it from the original")
 
 
-def tree_of(path: Path) -> Tree:
+def tree_of(path: Path) -> FileTree:
     """Return the files of a folder, in linked folders too, or of a zip.
 
     Raises DataError when it is neither, a folder that cannot be listed or comes twice, or an
@@ -194,10 +194,10 @@ def tree_of(path: Path) -> Tree:
         folders.add(place)
         paths += [Path(parent) / file for file in files]
     names = sorted(file.relative_to(path).as_posix() for file in paths)
-    return Tree(path, str(path), {name: member_at(path / name, name) for name in names})
+    return FileTree(path, str(path), {name: member_at(path / name, name) for name in names})
 
 
-def tree_of_zip(member: Member) -> Tree:
+def tree_of_zip(member: Member) -> FileTree:
     """Return the files of an archive. Raises DataError as `tree_of` does."""
     with member.open() as raw, open_zip(raw, member.where) as archive:
         sizes = {info.filename: info.file_size for info in archive.infolist() if not info.is_dir()}
@@ -205,7 +205,7 @@ def tree_of_zip(member: Member) -> Tree:
         name: Member(member.path, (*member.inner, name), f"{member.name}/{name}", sizes[name])
         for name in sorted(sizes)
     }
-    return Tree(member.path, member.where, members)
+    return FileTree(member.path, member.where, members)
 
 
 def member_at(path: Path, name: str) -> Member:
@@ -278,7 +278,7 @@ def open_zip(
     return archive
 
 
-def digest(tree: Tree, names: Sequence[str], report: Report) -> str:
+def digest(tree: FileTree, names: Sequence[str], report: Report) -> str:
     """Return the SHA-256 (hex) over names, lengths and contents of some files of any size."""
     total = hashlib.sha256()
     for done, name in enumerate(names, start=1):

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
-from core.data.archive import RESOURCE_FORKS, ZIP, Tree, tree_of, tree_of_zip
+from core.data.archive import RESOURCE_FORKS, ZIP, FileTree, tree_of, tree_of_zip
 from core.data.batch import Examples
 from core.data.dataset import CLASSES, DTYPES, MANIFEST, SUBJECTS, WINDOWS
 from core.data.recordings import Cutting, Recordings, Report
@@ -61,7 +61,7 @@ class Reader(ABC):
     def read(opened: Any, cutting: Cutting, report: Report, /) -> "Recordings | Examples":
         """Return the windows or examples in `opened`.
 
-        `opened` is the Tree of a set, the Path of a file or folder, None otherwise.
+        `opened` is the FileTree of a set, the Path of a file or folder, None otherwise.
 
         Raises DataError, also while the batches of examples are drawn.
         """
@@ -70,7 +70,7 @@ class Reader(ABC):
 READERS: Registry[Reader] = Registry("kind of recordings", "core.data", Reader)  # type: ignore[type-abstract]
 
 
-def open_set(path: Path) -> tuple[str, Tree] | None:
+def open_set(path: Path) -> tuple[str, FileTree] | None:
     """Return the kind and files of the set in a folder or zip; None for an unknown one.
 
     The files are seen from the set's own root.
@@ -99,7 +99,7 @@ def _markers() -> list[tuple[str, str]]:
     return [(kind, reader.marker) for kind, reader in READERS.items() if reader.marker is not None]
 
 
-def _set_in(tree: Tree, *, is_deep: bool) -> tuple[str, Tree] | None:
+def _set_in(tree: FileTree, *, is_deep: bool) -> tuple[str, FileTree] | None:
     """Return the kind and files of the set at the root, or also below it where `is_deep`."""
     for kind, marker in _markers():
         for name in tree.names():

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from core.data.archive import Tree
+from core.data.archive import FileTree
 from core.data.arrays import Integers, Singles
 from core.data.filters import CHANNELS, NINE_CHANNELS
 from core.data.recordings import (
@@ -73,7 +73,7 @@ def _not_finite(place: str, word: str, value: float) -> DataError:
     )
 
 
-def integers_of(tree: Tree, name: str) -> dict[str, int]:
+def integers_of(tree: FileTree, name: str) -> dict[str, int]:
     """Return the whole number of each line of a file of a set, by its place.
 
     Raises DataError as `rows_of` does, also for one below 0 or above 2**31 - 1.
@@ -89,7 +89,7 @@ def integers_of(tree: Tree, name: str) -> dict[str, int]:
     return integers
 
 
-def activity_labels(tree: Tree) -> tuple[str, ...]:
+def activity_labels(tree: FileTree) -> tuple[str, ...]:
     """Names of the activities, from lines such as `1 WALKING`, numbered from 1 without a gap.
 
     Raises DataError naming the wrong line.
@@ -126,7 +126,7 @@ def deciding_files(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in fixed)
 
 
-def read_uci_har(tree: Tree, cutting: Cutting, report: Report) -> Recordings:
+def read_uci_har(tree: FileTree, cutting: Cutting, report: Report) -> Recordings:
     """The published windows, float32 (windows, 128, 9), training rows first.
 
     The steps of a window must be the published 128: the signals between windows are not in this
@@ -157,7 +157,7 @@ def read_uci_har(tree: Tree, cutting: Cutting, report: Report) -> Recordings:
 
 
 def _read_set(
-    tree: Tree, part: str, activities: int, report: Report
+    tree: FileTree, part: str, activities: int, report: Report
 ) -> tuple[Singles, Integers, Integers]:
     name = f"{part}/y_{part}.txt"
     classes = integers_of(tree, name)
@@ -189,7 +189,7 @@ def _signal(part: str, channel: str) -> str:
     return f"{part}/Inertial Signals/{channel}_{part}.txt"
 
 
-def _same_rows(tree: Tree, name: str, rows: int, reference: str, expected: int) -> None:
+def _same_rows(tree: FileTree, name: str, rows: int, reference: str, expected: int) -> None:
     if rows != expected:
         raise DataError(
             f"{tree.where}: {name}: expected {expected} rows as in {reference}, got {rows}; one of"

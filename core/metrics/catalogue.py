@@ -122,7 +122,7 @@ class Reading(NamedTuple):
     of: Identity | None = None
 
 
-class Readings(Collector):
+class ReadingsCollector(Collector):
     """Exports at each scrape what these functions read then."""
 
     def __init__(self, identity: Identity, *sources: Callable[[], Iterable[Reading]]) -> None:

@@ -167,7 +167,7 @@ def processor_celsius(sensors: Mapping[str, Sequence[Temperature]]) -> float | N
     return None
 
 
-class Node:
+class NodeMeter:
     """Memory, load and clock of the node; temperature and throttling where it reports them."""
 
     def __init__(

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from prometheus_client import CollectorRegistry
 
 from core import __version__
-from core.metrics.catalogue import Identity, Reading, Readings
-from core.metrics.node import Filesystems, Node, firmware
+from core.metrics.catalogue import Identity, Reading, ReadingsCollector
+from core.metrics.node import Filesystems, NodeMeter, firmware
 from core.metrics.process import Cost, Gpu, GpuMeter, processor, read_process
 from core.metrics.sockets import borrowed, is_listening, is_tcp, own_sockets
 
@@ -176,9 +176,15 @@ def register(
         yield Reading("ready", ready())
 
     meter = TrafficMeter([metrics_port], cost)
-    sources = [cost.read, read_process, Node(firmware()).read, Filesystems(shared).read, read_role]
+    sources = [
+        cost.read,
+        read_process,
+        NodeMeter(firmware()).read,
+        Filesystems(shared).read,
+        read_role,
+    ]
     if gpu is not None:
         with suppress(OSError):  # no driver: the job that needs it is refused
             sources.append(GpuMeter(Gpu(gpu), f"gpu:{gpu}", cost).read)
-    registry.register(Readings(identity, *sources, meter.read))
+    registry.register(ReadingsCollector(identity, *sources, meter.read))
     return meter

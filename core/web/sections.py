@@ -50,7 +50,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class LinePlot:
     """Lines over time: values (steps, lines), with the name and the unit of each line.
 
     floor: what the scale begins with where no value is less.
@@ -80,15 +80,15 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Drawings:
+class LinePlots:
     """Several drawings of the same lines."""
 
     kind: ClassVar[str] = "drawings"
     title: str
-    drawings: Sequence[Drawing]
+    drawings: Sequence[LinePlot]
 
 
-Section = Note | Table | Drawings
+Section = Note | Table | LinePlots
 
 MOST_DRAWN = 720
 """Steps of a drawing; of longer ones each second, third and so on is drawn."""
@@ -159,7 +159,7 @@ def _table_as_lines(section: Table, mark: str) -> Iterator[str]:
         yield f"and {section.rows_left_out} more"
 
 
-def _drawings_as_lines(section: Drawings, marks: str) -> Iterator[str]:
+def _drawings_as_lines(section: LinePlots, marks: str) -> Iterator[str]:
     """Yield a line for each line of each drawing; those of one line stand below one title."""
     is_below_one = all(len(drawing.names) == 1 for drawing in section.drawings)
     if is_below_one and section.drawings:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
 
-from core.metrics.catalogue import Identity, Reading, Readings, metric, stored
+from core.metrics.catalogue import Identity, Reading, ReadingsCollector, metric, stored
 from recognise.service.drift import DriftFigures
 
 IDENTITY = Identity("service", 0)
@@ -63,7 +63,7 @@ class ServiceMetrics:
 
     def drift(self, figures: Callable[[], Mapping[int, DriftFigures | None]]) -> None:
         """Read the drift by version from this function."""
-        self.registry.register(Readings(IDENTITY, lambda: _drift(figures())))
+        self.registry.register(ReadingsCollector(IDENTITY, lambda: _drift(figures())))
 
     def session_window(self, kind: str, seconds: float) -> None:
         """Count a window that was answered so long after its last reading came."""

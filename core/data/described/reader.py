@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from core.data.archive import Tree
+from core.data.archive import FileTree
 from core.data.batch import Batch, Batches, Examples
 from core.data.dataset import CLASSIFICATION
 from core.data.described.description import RecordingFormat, plain
@@ -232,7 +232,7 @@ class Hapt(Reader):
         )
 
 
-def _refuse_other_lists(tree: Tree) -> None:
+def _refuse_other_lists(tree: FileTree) -> None:
     """Raise DataError where the set names other activities or test people than the published one.
 
     The format knows those of the published set alone, so another set would get wrong words.

@@ -13,7 +13,7 @@ from core.data.arrays import Integers, Numbers
 from core.data.dataset import CLASSIFICATION, MULTILABEL, Dataset
 from core.data.recordings import NO_SUBJECT
 from core.data.signals import names_of
-from core.web.sections import Drawing, Drawings, Note, Section, Table
+from core.web.sections import LinePlot, LinePlots, Note, Section, Table
 
 MOST_GROUPS = 64
 MOST_CLASSES = 64
@@ -208,16 +208,16 @@ def recording_sections(facts: Facts) -> Iterator[Section]:
     yield Table("Sessions", SESSION_COLUMNS, sessions, rows_left_out=left_out)
     yield Table("Readings", CHANNEL_COLUMNS, facts["channels"])
     rates = [
-        Drawing(row["name"], np.array(row["rates"])[:, None], ["readings a second"], [""], 0.0)
+        LinePlot(row["name"], np.array(row["rates"])[:, None], ["readings a second"], [""], 0.0)
         for row in sessions
         if row["rates"]
     ]
-    yield Drawings("Rate over time, in readings a second", rates)
+    yield LinePlots("Rate over time, in readings a second", rates)
     excerpts = [
         _drawing((_end_of(row["whose"]), f"{row['seconds']:.1f} s"), row, facts)
         for row in facts["excerpts"]
     ]
-    yield Drawings("Some seconds of each class", excerpts)
+    yield LinePlots("Some seconds of each class", excerpts)
 
 
 def window_sections(facts: Facts) -> Iterator[Section]:
@@ -245,7 +245,7 @@ def window_sections(facts: Facts) -> Iterator[Section]:
     yield Table("Groups", columns, groups, rows_left_out=facts["groups_left_out"])
     yield Table("Channels", CHANNEL_COLUMNS, facts["channels"])
     windows = [_drawing((f"training window {row['row']}",), row, facts) for row in facts["windows"]]
-    yield Drawings("Windows", windows)
+    yield LinePlots("Windows", windows)
 
 
 def session_name(row: Facts) -> str:
@@ -253,10 +253,10 @@ def session_name(row: Facts) -> str:
     return f"{row['person']} {row['session']}".strip()
 
 
-def _drawing(about: Sequence[str], row: Facts, facts: Facts) -> Drawing:
+def _drawing(about: Sequence[str], row: Facts, facts: Facts) -> LinePlot:
     names, units = ([channel[key] for channel in facts["channels"]] for key in ("name", "unit"))
     title = ", ".join(filter(None, (row["label"], *about)))
-    return Drawing(title, np.asarray(row["values"]), names, units)
+    return LinePlot(title, np.asarray(row["values"]), names, units)
 
 
 def _end_of(name: str) -> str:

@@ -22,8 +22,8 @@ from core.ground.errors import ClusterError
 from core.inventory import Task
 from core.inventory.extensions import CODECS
 from core.metrics import standard
-from core.metrics.catalogue import Exporter, Identity, Readings, exported_by, metric
-from core.metrics.node import Filesystems, Node, Throttling
+from core.metrics.catalogue import Exporter, Identity, ReadingsCollector, exported_by, metric
+from core.metrics.node import Filesystems, NodeMeter, Throttling
 from core.metrics.process import Cost, Gpu, GpuMeter
 from core.status.events import (
     Event,
@@ -128,10 +128,10 @@ def test_a_pi_with_storage_and_a_server_with_a_gpu_export_the_rest(
     mounts.write_text(NFS)
     sensors = {"cpu_thermal": [SimpleNamespace(current=48.3)]}
     gpu = GpuMeter(Gpu(0, Nvml()), "gpu:0")
-    node = Node(Throttling(lambda: "50005"), lambda: sensors)
+    node = NodeMeter(Throttling(lambda: "50005"), lambda: sensors)
     filesystems = Filesystems("/mnt", mounts, ask=lambda _: os.statvfs("/"))
     registry = CollectorRegistry()
-    registry.register(Readings(IDENTITY, node.read, filesystems.read, gpu.read))
+    registry.register(ReadingsCollector(IDENTITY, node.read, filesystems.read, gpu.read))
     found = exported(registry)
     gpu.close()
     everything = {entry.name.removesuffix("_total") for entry in exported_by("every process")}

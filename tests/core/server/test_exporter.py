@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from cluster.jobs.roles import role_metrics
 from core import __version__
 from core.metrics import exporter, standard
-from core.metrics.catalogue import Identity, Readings
+from core.metrics.catalogue import Identity, ReadingsCollector
 from core.metrics.exporter import Exporter
 from core.metrics.node import processor_celsius
 from core.metrics.process import Cost, memory_bytes
@@ -150,7 +150,7 @@ def test_every_process_tells_about_itself_its_node_and_its_build() -> None:
 def test_what_the_exporter_computes_is_counted() -> None:
     registry = CollectorRegistry()
     cost = Cost()
-    registry.register(Readings(Identity("ps", 0), cost.read))
+    registry.register(ReadingsCollector(Identity("ps", 0), cost.read))
     with exporting(registry, cost=cost) as serving:
         seen = [0.0]
         for _ in range(20):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from core.metrics.catalogue import Identity, Readings
+from core.metrics.catalogue import Identity, ReadingsCollector
 from core.metrics.process import Cost
 from core.metrics.sockets import borrowed, own_sockets
 from core.metrics.standard import TrafficMeter, of_connection
@@ -60,7 +60,7 @@ def test_totals_go_on_where_connections_end_and_are_exported(pair: Pair) -> None
     connecting, accepted = pair
     registry = CollectorRegistry(auto_describe=False)
     with meter() as counting:
-        registry.register(Readings(Identity("ps", 0), counting.read))
+        registry.register(ReadingsCollector(Identity("ps", 0), counting.read))
         before = counting.total()
         carry(connecting, accepted)
         carried = counting.total()
