@@ -294,7 +294,7 @@ class MeanTime:
 
 
 Times = dict[int, dict[int, MeanTime]]
-"""By workers and samples, each in its order."""
+"""Times by workers and samples, each in its order."""
 
 
 def times_of(runs: Sequence[StoredRun]) -> Times:
@@ -386,7 +386,7 @@ def _workers_text(workers: int) -> str:
 
 
 def times_chart(times: Times) -> Chart:
-    """The same as lines, one for each number of workers."""
+    """Return the times as lines, one for each number of workers."""
     series = [
         Series(
             _workers_text(workers),

@@ -34,7 +34,7 @@ HEAT_STEPS = 8
 MOST_ROWS = 100
 """Rows of the table of classes: of more there are those that are known worst."""
 TONES = ("bad", "warning", "waiting", "well", "off")
-"""From the worst to the best."""
+"""Tones from the worst to the best."""
 
 
 def class_panel(view: RunView) -> dict[str, Any] | None:

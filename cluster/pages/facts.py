@@ -187,7 +187,8 @@ def mapping_at(root: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 
 def _wired(result: Mapping[str, Any]) -> dict[str, Any]:
     """Bytes between workers and parameter servers; nothing where nothing was measured."""
-    pull, push = (number_at(result, f"wire.{way}_bytes_per_step") for way in ("pull", "push"))
+    pull = number_at(result, "wire.pull_bytes_per_step")
+    push = number_at(result, "wire.push_bytes_per_step")
     if pull is None or push is None:
         return {"wired": False}
     updates = (number_at(result, f"updates.{name}") for name in ("applied", "scheduled"))

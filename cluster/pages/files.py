@@ -96,9 +96,12 @@ class RunRecord:
 
     @property
     def figures(self) -> Mapping[str, float | None]:
-        """Those of its test, its time as `seconds`, and as `HELD_OUT` what may choose a setting."""
-        others = {"seconds": self.seconds or None, HELD_OUT: (self.selected or {}).get("accuracy")}
-        return {**(self.final or {}), **others}
+        """Figures of its test, its `seconds`, and as `HELD_OUT` what may choose a setting."""
+        time_and_choice = {
+            "seconds": self.seconds or None,
+            HELD_OUT: (self.selected or {}).get("accuracy"),
+        }
+        return {**(self.final or {}), **time_and_choice}
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,8 @@ class SweepGroup:
 
     def values(self, figure: str) -> list[float]:
         """Return a figure of each run that has it."""
-        found = (run.figures.get(figure) for run in self.ended)
-        return [value for value in found if value is not None]
+        figures = (run.figures.get(figure) for run in self.ended)
+        return [value for value in figures if value is not None]
 
     def mean(self, figure: str) -> float | None:
         """The mean over the seeds."""

@@ -28,7 +28,7 @@ MOST_FIGURES = 6
 """Charts of figures that only a task or an app has."""
 
 TEXTS = ("title", "hint", "look", "box", "empty")
-"""Those of a table."""
+"""Texts of a table."""
 
 Row = Mapping[str, Any]
 Points = list[tuple[float, float]]
@@ -99,8 +99,9 @@ def tiles_of(name: str, root: Mapping[str, Any]) -> list[Tile]:
         if "tiles" in row:
             tiles += value_at(root, row["tiles"]) or ()
         elif "when" not in row or value_at(root, row["when"]):
-            name, hint = (row[key].format(**root["words"]) for key in ("name", "hint"))
-            tiles.append(Tile(name, text_at(root, row), hint))
+            title = row["name"].format(**root["words"])
+            hint = row["hint"].format(**root["words"])
+            tiles.append(Tile(title, text_at(root, row), hint))
     return tiles
 
 
@@ -130,7 +131,7 @@ def _columns(row: Row, root: Mapping[str, Any]) -> tuple[list[str], list[list[st
     for head, column in row["columns"].items():
         if "each" in column:
             for key in keys_of(entries, column["each"])[: column["most"]]:
-                word, _ = figure_word(key)
+                word = figure_word(key)[0]
                 columns[head.format(word=word)] = {**column, "of": [column["each"], key]}
         else:
             columns[head.format(**root["words"])] = column

@@ -127,9 +127,9 @@ def charts_of_sweep(sweep: SweepRecord) -> list[Chart]:
                 series += banded(title, values, color, mean=title)
             else:
                 series.append(Series(title, thinned(mean_points(values)), color))
-        words = {"across": short_key(across)}
+        texts = {"across": short_key(across)}
         place = f"sweep-{at // MOST_LINES}"
-        charts.append(chart(f"sweep-{name}", *series, texts=words, id=place))
+        charts.append(chart(f"sweep-{name}", *series, texts=texts, id=place))
     return charts
 
 

@@ -246,7 +246,7 @@ class Drive:
         self._over(name, run, ending)
 
     def _ended_run(self, name: str, run: RunRecord, ending: RunExit, seconds: float) -> RunRecord:
-        path, _ = result_of(self._folder / RUNS / run.id)
+        path = result_of(self._folder / RUNS / run.id)[0]
         if path is None:
             folder = None
         else:

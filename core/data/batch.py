@@ -168,7 +168,7 @@ class BatchValidator:
         self._like: dict[str, AnyArray] = {}
         self._rows = {False: 0, True: 0}
         self._counts = {False: np.zeros(0, np.int64), True: np.zeros(0, np.int64)}
-        """Of each class in training and test."""
+        """Examples of each class in training and test."""
         self._positions = PositionsLook()
         self._span: tuple[AnyArray, AnyArray] | None = None
         """Least and most by the last axis, of numbers that become float32."""

@@ -274,7 +274,8 @@ def _arrays(examples: Data, where: str) -> dict[str, dict[str, Any]]:
                 )
             columns_of[part][kind] = column
     refuse_other_columns(examples.x_train, examples.x_test, f"{where}: x_train and x_test")
-    expected, actual_shape = (columns["x"].shape[1:] for columns in columns_of.values())
+    expected = columns_of["train"]["x"].shape[1:]
+    actual_shape = columns_of["test"]["x"].shape[1:]
     if expected != actual_shape:
         raise DataError(
             f"{where}: x_test: expected examples of shape {expected} as in x_train, got"

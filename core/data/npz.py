@@ -124,7 +124,8 @@ class _Content:
                     part: ArchivedArray(path, archive.zip, f"x_{part}").checked().shape
                     for part in PARTS
                 }
-        expected, actual = (self.shapes[part][1:] for part in PARTS)
+        expected = self.shapes[PARTS[0]][1:]
+        actual = self.shapes[PARTS[1]][1:]
         if expected != actual:
             raise self._error(
                 "x_test",

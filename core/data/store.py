@@ -117,7 +117,7 @@ class Columns:
         self.digests: dict[str, str] = {}
         """SHA-256 (hex) of each file by its name, once all are finished."""
         self.arrays: dict[str, Array] = {}
-        """By what they hold, once all are finished."""
+        """Arrays by what they hold, once all are finished."""
         self._columns: dict[str, _Column] = {}
         self._files = ExitStack()
 

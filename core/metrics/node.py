@@ -345,6 +345,7 @@ class Filesystems:
                 yield Reading("node_nfs_up", answer.value is not None, ("shared",))
                 yield Reading("node_nfs_probe_seconds", answer.seconds, ("shared",))
         for mount, room in filesystems.items():
-            size, available = (blocks * room.f_frsize for blocks in (room.f_blocks, room.f_bavail))
+            size = room.f_blocks * room.f_frsize
+            available = room.f_bavail * room.f_frsize
             yield Reading("node_filesystem_size_bytes", size, (mount,))
             yield Reading("node_filesystem_available_bytes", available, (mount,))

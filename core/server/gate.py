@@ -263,7 +263,7 @@ class PortGate(ABC):
 
         After an error every accept waits: closed is safer than open.
         """
-        _, accept4 = ACCEPTS[os.uname().machine]
+        accept4 = ACCEPTS[os.uname().machine][1]
         poll = select.poll()
         poll.register(notifier, select.POLLIN)
         if end is not None:

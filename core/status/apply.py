@@ -157,10 +157,12 @@ def _worked_on(state: RunState, work: Iterable[Stamped]) -> RunState:
     steps_of = defaultdict[int, list[events.Stepped]](list)
     for step in steps:
         steps_of[step.task].append(step)
-    for task, own in steps_of.items():
+    for task, steps_of_task in steps_of.items():
         worker = COORDINATOR if alone else f"worker:{task}"
-        windows = sum(step.windows for step in own)
-        state = after_steps(state, worker, windows, [step.round_trip_seconds for step in own])
+        windows = sum(step.windows for step in steps_of_task)
+        state = after_steps(
+            state, worker, windows, [step.round_trip_seconds for step in steps_of_task]
+        )
     stale = [step.staleness for step in steps]
     losses = [update.loss for _, update in updates if isfinite(update.loss)]
     sums = SampleSums(
@@ -176,8 +178,8 @@ def _worked_on(state: RunState, work: Iterable[Stamped]) -> RunState:
         progress = replace(progress.advanced(latest.done, at), loss=latest.loss)
     if training is not None:
         # A step has no parts where the worker's clock was set meanwhile.
-        parts = [step.part_seconds for step in steps if step.part_seconds]
-        training = training.after_steps(parts, stale, latest)
+        part_seconds = [step.part_seconds for step in steps if step.part_seconds]
+        training = training.after_steps(part_seconds, stale, latest)
     return replace(state, sums=sums, training=training, progress=progress)
 
 

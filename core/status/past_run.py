@@ -116,8 +116,8 @@ def _told(folder: Path, result: Mapping[str, Any]) -> Iterator[Event]:
 def _filled(places: Any, result: Any) -> Any:
     """Return the value at a place; of a table of places, the fields that have one."""
     if isinstance(places, dict):
-        found = {field: _filled(place, result) for field, place in places.items()}
-        return {field: value for field, value in found.items() if value is not None}
+        values = {field: _filled(place, result) for field, place in places.items()}
+        return {field: value for field, value in values.items() if value is not None}
     for key in places.split("."):
         if isinstance(result, dict):
             result = result.get(key)

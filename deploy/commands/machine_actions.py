@@ -171,7 +171,7 @@ def reset(flags: ResetFlags) -> None:
         opened.cluster.forget_nodes(done)
         if opened.keys is not None:
             opened.keys.forget(done)
-    _, errors = split_errors(results)
+    errors = split_errors(results)[1]
     if errors:
         raise DegradedError("\n".join(map(str, errors.values())))
 

@@ -115,7 +115,7 @@ class _RollbackRun:
         """Take some nodes back at once; return False where a service does not answer again."""
         drain(self._inventory, self._fleet, [task for name in batch for task in self._roles[name]])
         with waiting_for(f"going back on {', '.join(batch)}"):
-            _, errors = split_errors(self._fleet.each(self._back_on, batch))
+            errors = split_errors(self._fleet.each(self._back_on, batch))[1]
         self._failed |= errors
         moved = [name for name in batch if name not in self._failed]
         back, problems = _with_services(self._inventory, self._fleet, moved)

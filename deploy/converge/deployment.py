@@ -352,7 +352,7 @@ class PlanRunner:
                     StepFailure(turn[0], phase, "wait for its turn", "", None, (reason,), hint)
                 )
                 continue
-            _, errors = split_errors(self._fleet.each(work, turn))
+            errors = split_errors(self._fleet.each(work, turn))[1]
             for name, error in errors.items():
                 self.lose(failure_of(name, error))
 

@@ -348,7 +348,7 @@ class Machines(DeploymentSpec, Desired):
 
     def tidy(self, fleet: Fleet, answers: Survey[MachineFacts], names: Sequence[str]) -> list[str]:
         """Remove old releases, environments and wheels."""
-        _, errors = split_errors(prune(fleet, names, self.inventory.deployment.keep_releases))
+        errors = split_errors(prune(fleet, names, self.inventory.deployment.keep_releases))[1]
         problems = [str(error) for error in errors.values()]
         if {*names} != {
             node.name for node in self.inventory.nodes

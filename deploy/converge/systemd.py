@@ -87,7 +87,7 @@ class Systemd:
             for task in tasks
         }
         results = fleet.each(lambda node: restart_on(node, of_node[node.name]), list(of_node))
-        _, failed = split_errors(results)
+        failed = split_errors(results)[1]
         if failed:
             raise DegradedError("\n".join(map(str, failed.values())))
         ready = (RoleStatus.of(task, RoleState.READY) for task in tasks)

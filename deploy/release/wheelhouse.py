@@ -160,10 +160,12 @@ def make_wheelhouse(
             sums = _collected(cache, folder, pins, target)
             if len(sums) < len(pins):
                 say(f"wheels for CPython {python} on {machine}: {len(pins)} packages into {folder}")
-                wanted = cache / f"{key}.wanted.txt"
-                wanted.write_text(required.text_for(requirements, target, installer=True), "utf-8")
-                download(wanted, folder, target)
-                wanted.unlink()
+                requirements_file = cache / f"{key}.wanted.txt"
+                requirements_file.write_text(
+                    required.text_for(requirements, target, installer=True), "utf-8"
+                )
+                download(requirements_file, folder, target)
+                requirements_file.unlink()
                 sums = _collected(cache, folder, pins, target)
             if len(sums) < len(pins):
                 raise ClusterError(f"{folder}: pip left out some of {len(pins)}: run it again")

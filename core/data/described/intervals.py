@@ -109,8 +109,8 @@ class Intervals:
         span.first = min(span.first, float(times.min()))
         span.last = max(span.last, float(times.max()))
         span.ended = self._calls
-        words: list[str] = np.where(is_within, labels.label_words[places], "").tolist()
-        return words
+        words_of_times: list[str] = np.where(is_within, labels.label_words[places], "").tolist()
+        return words_of_times
 
     def note(self) -> str:
         """Return which intervals have no reading, in words; empty where all have one."""

@@ -122,7 +122,7 @@ class TextRows:
     member: Member
     form: RecordingFormat
     columns: Sequence[str]
-    """Of the channels."""
+    """Columns of the channels."""
     text_columns: Sequence[str]
     """The others."""
     damage: Damage

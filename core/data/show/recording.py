@@ -151,7 +151,7 @@ class _Tally:
         self._figures = ChannelFigures(len(form.channel_names))
         self._sessions: dict[Place, _Session] = {}
         self._excerpts: dict[str, tuple[Place, float, list[Numbers]]] = {}
-        """Of each class: where it was seen first, when that began, and rows of time and values."""
+        """Excerpt of each class: the first place, when that began, and rows of time and values."""
         self._unknown: dict[str, int] = defaultdict(int)
         self._judge = Judge(form)
 
