@@ -19,7 +19,7 @@ from recognise.service import rights, state
 from recognise.service.addresses import reachable
 from recognise.service.limits import Limits, give_back_large_blocks
 from recognise.service.options import HOST, limits_of, parser, refuse_former, refuse_unusable
-from recognise.service.target import TARGETS, announced
+from recognise.service.state import TARGETS, announced
 from recognise.service.versions import Versions
 from recognise.service.worker.starting import Nursery, start_through
 

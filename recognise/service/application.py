@@ -29,10 +29,16 @@ from core.exported.description import labels_of
 from core.web.entrance import prove
 from recognise.plausibility import windows_problem
 from recognise.service.guard import SENSOR_LOGGER, STREAM
-from recognise.service.limits import Budget, RequestError, bad, keep_what_there_is, whole_body
+from recognise.service.limits import (
+    Budget,
+    RequestError,
+    address_of,
+    bad,
+    keep_what_there_is,
+    whole_body,
+)
 from recognise.service.live.sockets import close_code, first_with_token, refuse
 from recognise.service.page import files
-from recognise.service.places import address_of
 from recognise.service.serving import Served, Serving
 from recognise.service.tensors import (
     FLOAT,

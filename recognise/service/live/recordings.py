@@ -18,12 +18,19 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
-from recognise.service.limits import Budget, Limits, RequestError, whole_body
+from recognise.service.limits import (
+    Budget,
+    Limits,
+    RequestError,
+    SessionPlaces,
+    address_of,
+    given_way,
+    whole_body,
+)
 from recognise.service.live import sensor_logger
 from recognise.service.live.messages import Readings
 from recognise.service.live.sensor_logger import ACCELEROMETER, GRAVITY, GYROSCOPE, TOTAL
 from recognise.service.live.session import LiveSession, Rate
-from recognise.service.places import SessionPlaces, address_of, given_way
 from recognise.service.serving import Serving
 from recognise.stream import InputFault, as_json
 from recognise.stream.stream import MOST_READINGS

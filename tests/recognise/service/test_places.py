@@ -9,8 +9,7 @@ from websockets.exceptions import WebSocketException
 
 from benchmarks import service_floods as floods
 from core.control.door import MOST_UNPROVEN_BYTES, Listener, network_of
-from recognise.service.limits import RequestError
-from recognise.service.places import SessionPlaces
+from recognise.service.limits import RequestError, SessionPlaces
 from tests.recognise.exports import export
 from tests.recognise.service.raw import read
 from tests.recognise.service.running import Service

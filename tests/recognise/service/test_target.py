@@ -8,7 +8,7 @@ import pytest
 
 from core.control.client import ask
 from recognise.service import state
-from recognise.service.target import announced, content
+from recognise.service.state import announced, content
 from tests.recognise.service.exports import windows
 from tests.recognise.service.running import PATH, as_json, served, service, state_of
 
