@@ -257,9 +257,15 @@ class Series:
             rows = self.spool.rows(blocks)
             channels = self.window_channels.converted(rows["samples"])
             if channels is not None:
-                samples = partial(self.spool.rows, [self.spool.keep(channels)])
+                samples = partial(self._samples, blocks)
+                if self.window_channels.nine is not None:
+                    samples = partial(self.spool.rows, [self.spool.keep(channels)])
                 yield Stretch(rows["label"].copy(), rows["wide"].copy(), samples)
         self._stretches = []
+
+    def _samples(self, blocks: Sequence[int]) -> Singles:
+        samples: Singles = self.spool.rows(blocks)["samples"]
+        return samples
 
     def _begin(self) -> None:
         waiting = self.spool.rows(self._waiting)

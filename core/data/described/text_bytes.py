@@ -6,6 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, repeat
+from operator import attrgetter
 from typing import IO, Any
 
 from core.data.archive import SUSPICIOUS_BYTES, SUSPICIOUS_RATIO
@@ -79,24 +80,23 @@ def lines_of(stream: Iterable[str], form: TextForm) -> Iterator[list[str]]:
     )
 
 
-NumberedRow = tuple[int, int, list[str]]
-"""The values of a line, behind its number in the file and over how many lines they go."""
+NumberedRow = tuple[int, list[str], int]
+"""The values of a line, between how many lines of the file were read before and after."""
 
 
-def numbered_rows(stream: Iterable[str], form: TextForm, line: int) -> Iterator[NumberedRow]:
-    """Yield the values of each line, the first of which has the number `line`.
-
-    A quoted value without an end goes over several lines.
-    """
+def numbered_rows(stream: Iterable[str], form: TextForm) -> Iterator[NumberedRow]:
+    """Return the values of each line; a quoted value without an end goes over several."""
     rows: Any = lines_of(stream, form)
     if not hasattr(rows, "line_num"):
-        yield from zip(count(line), repeat(1), rows)
-        return
-    begin = line
-    for values in rows:
-        end = begin + rows.line_num
-        yield line, end - line, values
-        line = end
+        return numbered(rows)
+    lines_read = map(attrgetter("line_num"), repeat(rows))
+    # asked before a line is read, and after
+    return zip(lines_read, rows, lines_read, strict=False)
+
+
+def numbered(rows: Iterable[list[str]]) -> Iterator[NumberedRow]:
+    """Return rows that are of one line each."""
+    return zip(count(), rows, count(1), strict=False)
 
 
 def named_rows(text: str) -> Iterable[dict[str, str]]:

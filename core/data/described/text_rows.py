@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from itertools import compress, islice
+from itertools import chain, compress, islice
 from operator import itemgetter
 from typing import IO
 
@@ -26,6 +26,7 @@ from core.data.described.text_bytes import (
     NumberedRow,
     TextBytes,
     names_of,
+    numbered,
     numbered_rows,
 )
 from core.data.recordings import no_number, number
@@ -167,11 +168,13 @@ class TextRows:
             io.TextIOWrapper(content, encoding) as stream,
         ):
             try:
-                line += sum(1 for _ in islice(stream, form.skip_lines))
-                for chunk in self._chunks(self._below_names(numbered_rows(stream, form, line))):
-                    line = chunk[-1][0] + 1
+                blank = ["" for _ in islice(stream, form.skip_lines)]
+                line += len(blank)
+                rows = numbered_rows(chain(blank, stream), form)
+                for lines, readings in self._readings(chain(self._head(rows), rows)):
+                    line = lines[-1] + 1
                     self.damage.bytes_done = content.done
-                    yield self._chunk(chunk)
+                    yield self._chunk(lines, readings)
             except UnicodeError as problem:
                 raise DataError(
                     f"{where}: expected {form.encoding}, got {one_line(problem)[:80]}; say"
@@ -184,14 +187,10 @@ class TextRows:
                 ) from None
         if not self._places:
             raise DataError(f"{where}: expected a line of names, got none")
-        yield self._chunk([])
+        yield self._chunk([], [])
 
-    def _chunks(self, rows: Iterable[NumberedRow]) -> Iterator[Sequence[tuple[int, list[str]]]]:
-        readings = self._whole(rows)
-        return iter(lambda: list(islice(readings, AT_ONCE)), [])
-
-    def _below_names(self, rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
-        """Yield the lines below that of the names, which is the first one where the form has none.
+    def _head(self, rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
+        """Read up to the line of the names, and yield those that may be readings all the same.
 
         Raises DataError for a missing name.
         """
@@ -199,24 +198,23 @@ class TextRows:
         if form.given_names:
             self._set_names(form.given_names, 0)
         for row in rows:
-            line, _, values = row
+            before, values, _ = row
             if values and values[0].lower().startswith("sep="):
                 continue
             names = names_of(values, form)
             is_given = form.given_names and not (form.names and set(self.columns) <= set(names))
             if names and not is_given:
-                self._set_names(names, line)
+                self._set_names(names, before + 1)
             elif is_given:
                 yield row
             if names:
                 break
-        yield from rows
 
     def _of_table(self, names: Sequence[str], cells: Iterable[list[str]]) -> Iterator[Rows]:
         """Yield the readings of a table: the names of its columns, and the values of each row."""
         self._set_names(names, 1)
-        rows = ((number, 1, values) for number, values in enumerate(cells, start=1))
-        return map(self._chunk, self._chunks(rows))
+        for lines, readings in self._readings(numbered(cells)):
+            yield self._chunk(lines, readings)
 
     def refuse_in_turn(self) -> None:
         """Raises DataError where readings lack now these columns, now those."""
@@ -250,24 +248,44 @@ class TextRows:
         self._places = {name: names.index(name) for name in required_columns}
         self._width = len(names)
 
-    def _whole(self, rows: Iterable[NumberedRow]) -> Iterator[tuple[int, list[str]]]:
-        """Yield the lines that are no comments, have all values, and are of the sensor."""
+    def _readings(self, rows: Iterator[NumberedRow]) -> Iterator[tuple[list[int], list[list[str]]]]:
+        """Yield numbers and values of some lines that are no comments, whole, and of the sensor."""
         comment = self.form.text.comment
-        for line, lines, values in rows:
-            if not values or (comment and values[0].startswith(comment)):
-                continue
-            problem = ""
-            if lines > 1:
-                problem = f"a quoted value goes over {lines} lines"
-            elif len(values) != self._width and (
-                len(values) <= max(self._places.values()) or any(values[self._width :])
-            ):
-                problem = f"expected {self._width} values, got {len(values)}"
-            if problem:
-                self.damage.lines += lines
-                self.damage.add(f"{self.member.where}:{line}", problem, lines)
-            elif self.sensor is None or self._is_own(values):
-                yield line, values
+        has_sensor = self.sensor is not None
+        for first in rows:
+            numbers = []
+            readings = []
+            for before, values, line in chain([first], islice(rows, AT_ONCE - 1)):
+                is_doubtful = (
+                    len(values) != self._width
+                    or line - before > 1
+                    or has_sensor
+                    or (comment and values[0].startswith(comment))
+                )
+                if not is_doubtful or self._is_reading(before, values, line):
+                    numbers.append(line)
+                    readings.append(values)
+            if readings:
+                yield numbers, readings
+
+    def _is_reading(self, before: int, values: Sequence[str], line: int) -> bool:
+        """Whether a line is one of the sensor; what is damaged is counted."""
+        comment = self.form.text.comment
+        lines = line - before
+        problem = ""
+        if not values or (comment and values[0].startswith(comment)):
+            return False
+        if lines > 1:
+            problem = f"a quoted value goes over {lines} lines"
+        elif len(values) != self._width and (
+            len(values) <= max(self._places.values()) or any(values[self._width :])
+        ):
+            problem = f"expected {self._width} values, got {len(values)}"
+        if problem:
+            self.damage.lines += lines
+            self.damage.add(f"{self.member.where}:{before + 1}", problem, lines)
+            return False
+        return self.sensor is None or self._is_own(values)
 
     def _is_own(self, values: Sequence[str]) -> bool:
         """Whether a line has values of the sensor."""
@@ -277,14 +295,12 @@ class TextRows:
         cells = (values[self._places[name]].strip() for name in self.columns)
         return not form.in_turn or any(cell not in self.form.missing for cell in cells)
 
-    def _chunk(self, rows: Sequence[tuple[int, list[str]]]) -> Rows:
-        lines = [line for line, _ in rows]
-        readings = [values for _, values in rows]
-        good = np.ones(len(rows), np.bool_)
-        cells = {name: list(map(itemgetter(at), readings)) for name, at in self._places.items()}
-        self.damage.lines += len(rows)
+    def _chunk(self, lines: Sequence[int], readings: Sequence[list[str]]) -> Rows:
+        good = np.ones(len(readings), np.bool_)
+        cells = {name: tuple(map(itemgetter(at), readings)) for name, at in self._places.items()}
+        self.damage.lines += len(readings)
         columns = [self._numbers(cells[name], name, lines, good) for name in self.columns]
-        values = np.reshape(columns, (len(columns), len(rows))).T
+        values = np.reshape(columns, (len(columns), len(readings))).T
         lacks = np.isnan(values)
         self._turns += int(np.diff(lacks, axis=0).any(axis=1).sum())
         self._lacking = self._lacking + lacks[~lacks.all(axis=1)].sum(axis=0)
@@ -295,7 +311,7 @@ class TextRows:
             times = self._times(written, " ".join(self.form.time.column), lines, good)
         else:
             assert self.hertz is not None
-            times = np.arange(self._rows, self._rows + len(rows)) / self.hertz
+            times = np.arange(self._rows, self._rows + len(readings)) / self.hertz
         other_columns = {}
         if self._rows < LOOKED_AT:
             other_columns = {
@@ -304,7 +320,7 @@ class TextRows:
                 ]
                 for name, at in self._other_columns.items()
             }
-        self._rows += len(rows)
+        self._rows += len(readings)
         text_columns = {name: list(compress(cells[name], good)) for name in self.text_columns}
         return Rows(times[good], values[good], text_columns, other_columns)
 
