@@ -190,7 +190,7 @@ class TextRows:
         yield self._chunk([], [])
 
     def _head(self, rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
-        """Read up to the line of the names, and yield those that may be readings all the same.
+        """Read up to the line of the names, and yield those that may be readings anyway.
 
         Raises DataError for a missing name.
         """
