@@ -15,7 +15,7 @@ from core.data.described.description import RecordingFormat
 from core.data.described.known_formats import described
 from core.data.described.members import members_of
 from core.data.described.session_rows import readings
-from core.data.described.text_rows import Damage
+from core.data.described.text_bytes import Damage
 from core.data.filters import NINE_CHANNELS, SAMPLE_RATE_HZ
 from core.data.npz import read_windows
 from core.data.npz_arrays import ArchivedArray, open_archive

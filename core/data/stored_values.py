@@ -120,10 +120,7 @@ def _more(values: Any) -> str | None:
         return _of_numpy(values)
     for attributes, text in _MORE:
         if all(_has(values, name) for name in attributes.split()):
-            if "{dims}" in text:
-                dims = _listed(values.dims)
-            else:
-                dims = ""
+            dims = _listed(values.dims) if "{dims}" in text else ""
             return text.format(values, dims=dims)
     return _of_torch(values) or _of_table(values) or _of_file(values)
 

@@ -13,7 +13,8 @@ from core.data.arrays import AnyArray, Flags, Numbers
 from core.data.described.description import RecordingFormat
 from core.data.described.members import Member, PathPattern, Sheaf, members_of
 from core.data.described.moments import TimeForm
-from core.data.described.text_rows import LOCAL, Damage, Rows, TextRows, whole
+from core.data.described.text_bytes import Damage
+from core.data.described.text_rows import LOCAL, Rows, TextRows, whole
 from core.ground.errors import DataError
 
 MOST_NAMED = 5

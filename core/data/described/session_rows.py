@@ -20,8 +20,8 @@ from core.data.described.known_formats import described, names
 from core.data.described.members import LARGEST_DOCUMENT_BYTES, Member, PathPattern, Sheaf, sheaves
 from core.data.described.series import first_vectors, signals_of
 from core.data.described.sheet import sheets_of
-from core.data.described.text_bytes import named_rows
-from core.data.described.text_rows import Damage, Rows, TextRows, whole
+from core.data.described.text_bytes import Damage, named_rows
+from core.data.described.text_rows import Rows, TextRows, whole
 from core.data.filters import OF_NINE_CHANNELS, InputMapping, input_mapping, takes_nine
 from core.data.intake import rate_of
 from core.data.signals import Signals

@@ -27,7 +27,8 @@ from core.data.described.series import (
     signals_of,
 )
 from core.data.described.session_rows import places_by, rows_of
-from core.data.described.text_rows import Damage, Rows
+from core.data.described.text_bytes import Damage
+from core.data.described.text_rows import Rows
 from core.data.intake import SPARSE, rate_of
 from core.data.recordings import Cutting, Report, refuse_alike, refuse_doubtful
 from core.data.signals import SIZE_PROBLEMS

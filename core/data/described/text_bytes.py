@@ -5,9 +5,9 @@ import io
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count, repeat
-from operator import attrgetter
-from typing import IO, Any
+from dataclasses import dataclass, field
+from itertools import accumulate, islice
+from typing import IO
 
 from core.data.archive import SUSPICIOUS_BYTES, SUSPICIOUS_RATIO
 from core.data.described.description import TextForm
@@ -62,6 +62,51 @@ class TextBytes(io.BufferedIOBase):
         return chunk
 
 
+MOST_BAD = 0.5
+"""The most that `bad_lines` may be: more are another form, not damage."""
+
+
+@dataclass
+class Damage:
+    """Lines that are no reading: how many of how many, and the first one in words."""
+
+    lines: int = 0
+    bad: int = 0
+    missing: int = 0
+    apart: int = 0
+    """Readings of the first sensor without one of each other sensor near."""
+    first: str = ""
+    clocks: set[str] = field(default_factory=set)
+    """Whether dates were written with a zone, without one, or both."""
+    bytes_done: int = 0
+    """Bytes of the text that is being read."""
+
+    def add(self, place: str, problem: str, lines: int = 1) -> None:
+        """Count one, or as many as a value takes."""
+        self.bad += lines
+        self.first = self.first or f"{place}: {problem}"
+
+    def note(self) -> str:
+        """Return what was left out, in words; empty where nothing was."""
+        counts = {
+            "bad lines": self.bad,
+            "readings with a missing value": self.missing,
+            "readings without all sensors": self.apart,
+        }
+        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+
+    def refuse(self, share: float) -> None:
+        """Raises DataError, with the first one, where there are more than `share` of all."""
+        if self.bad > share * self.lines:
+            remedy = "correct them, or set jobs.train.data.bad_lines"
+            if self.bad > MOST_BAD * self.lines:
+                remedy = "describe the file as it is in a format of your own"
+            raise DataError(
+                f"{self.first}; {self.bad} of {self.lines} lines are no readings, and"
+                f" {share:.2%} may be: {remedy}"
+            )
+
+
 def lines_of(stream: Iterable[str], form: TextForm) -> Iterator[list[str]]:
     """Yield the values of each line; a line may be none, and is one without values then."""
     if form.end:
@@ -80,23 +125,29 @@ def lines_of(stream: Iterable[str], form: TextForm) -> Iterator[list[str]]:
     )
 
 
-NumberedRow = tuple[int, list[str], int]
-"""The values of a line, between how many lines of the file were read before and after."""
+class NumberedRows:
+    """The values of each line, and the number of the line that they end with."""
 
+    def __init__(self, rows: Iterable[list[str]]) -> None:
+        """`rows` as `lines_of` has them, or rows that are of one line each."""
+        self._rows = rows
+        self._unread = iter(rows)
+        self.line = 0
+        """Lines that were read."""
 
-def numbered_rows(stream: Iterable[str], form: TextForm) -> Iterator[NumberedRow]:
-    """Return the values of each line; a quoted value without an end goes over several."""
-    rows: Any = lines_of(stream, form)
-    if not hasattr(rows, "line_num"):
-        return numbered(rows)
-    lines_read = map(attrgetter("line_num"), repeat(rows))
-    # asked before a line is read, and after
-    return zip(lines_read, rows, lines_read, strict=False)
+    def take(self, most: int) -> tuple[Sequence[int], list[list[str]]]:
+        """Return the numbers and the values of the next lines, at most so many.
 
-
-def numbered(rows: Iterable[list[str]]) -> Iterator[NumberedRow]:
-    """Return rows that are of one line each."""
-    return zip(count(), rows, count(1), strict=False)
+        A quoted value without an end goes over several lines: the number is that of the last.
+        """
+        rows = list(islice(self._unread, most))
+        before = self.line
+        self.line = getattr(self._rows, "line_num", before + len(rows))
+        if self.line == before + len(rows):
+            return range(before + 1, self.line + 1), rows
+        ends = accumulate(1 + sum(cell.count("\n") for cell in row) for row in rows)
+        # At the end of the file a quote takes the last line's own end, and no line comes behind.
+        return [min(before + end, self.line) for end in ends], rows
 
 
 def named_rows(text: str) -> Iterable[dict[str, str]]:
@@ -106,8 +157,8 @@ def named_rows(text: str) -> Iterable[dict[str, str]]:
 
 def _parts(line: str, end: str) -> list[str]:
     """Return the readings of one line."""
-    readings = [part for part in line.strip().split(end) if part.strip()]
-    return readings or [""]
+    readings = [f"{part}\n" for part in line.strip().split(end) if part.strip()]
+    return readings or ["\n"]
 
 
 def names_of(row: Sequence[str], form: TextForm) -> list[str]:

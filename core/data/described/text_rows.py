@@ -23,14 +23,17 @@ from core.data.described.members import Member
 from core.data.described.moments import is_of_day, moment_of, seconds_of, zone_of
 from core.data.described.text_bytes import (
     DAMAGE,
-    NumberedRow,
+    Damage,
+    NumberedRows,
     TextBytes,
+    lines_of,
     names_of,
-    numbered,
-    numbered_rows,
 )
 from core.data.recordings import no_number, number
 from core.ground.errors import DataError
+
+Readings = tuple[Sequence[int], Sequence[list[str]]]
+"""Numbers of lines, and the values of each."""
 
 AT_ONCE = 512
 """Lines of a chunk: small enough that their text stays in the cache of a processor."""
@@ -39,51 +42,8 @@ LACKING = 0.2
 """The share of readings that may lack a column that others have."""
 LOOKED_AT = 4096
 """Readings of a file from which it is judged whether they are of one source."""
-MOST_BAD = 0.5
-"""The most that `bad_lines` may be: more are another form, not damage."""
 LOCAL = "without a zone"
 ZONED = "with a zone"
-
-
-@dataclass
-class Damage:
-    """Lines that are no reading: how many of how many, and the first one in words."""
-
-    lines: int = 0
-    bad: int = 0
-    missing: int = 0
-    apart: int = 0
-    """Readings of the first sensor without one of each other sensor near."""
-    first: str = ""
-    clocks: set[str] = field(default_factory=set)
-    """LOCAL, ZONED or both, as dates were written."""
-    bytes_done: int = 0
-    """Bytes of the text that is being read."""
-
-    def add(self, place: str, problem: str, lines: int = 1) -> None:
-        """Count one, or as many as a value takes."""
-        self.bad += lines
-        self.first = self.first or f"{place}: {problem}"
-
-    def note(self) -> str:
-        """Return what was left out, in words; empty where nothing was."""
-        counts = {
-            "bad lines": self.bad,
-            "readings with a missing value": self.missing,
-            "readings without all sensors": self.apart,
-        }
-        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-
-    def refuse(self, share: float) -> None:
-        """Raises DataError, with the first one, where there are more than `share` of all."""
-        if self.bad > share * self.lines:
-            remedy = "correct them, or set jobs.train.data.bad_lines"
-            if self.bad > MOST_BAD * self.lines:
-                remedy = "describe the file as it is in a format of your own"
-            raise DataError(
-                f"{self.first}; {self.bad} of {self.lines} lines are no readings, and"
-                f" {share:.2%} may be: {remedy}"
-            )
 
 
 @dataclass(frozen=True)
@@ -170,8 +130,10 @@ class TextRows:
             try:
                 blank = ["" for _ in islice(stream, form.skip_lines)]
                 line += len(blank)
-                rows = numbered_rows(chain(blank, stream), form)
-                for lines, readings in self._readings(chain(self._head(rows), rows)):
+                if form.given_names:
+                    self._set_names(form.given_names, 0)
+                rows = NumberedRows(lines_of(chain(blank, stream), form))
+                for lines, readings in self._readings(rows, has_head=True):
                     line = lines[-1] + 1
                     self.damage.bytes_done = content.done
                     yield self._chunk(lines, readings)
@@ -189,31 +151,32 @@ class TextRows:
             raise DataError(f"{where}: expected a line of names, got none")
         yield self._chunk([], [])
 
-    def _head(self, rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
-        """Read up to the line of the names, and yield those that may be readings anyway.
+    def _head(
+        self, before: int, numbers: Sequence[int], rows: Sequence[list[str]]
+    ) -> tuple[int, bool]:
+        """Return how many of the first lines are no readings, and whether the names are known.
 
-        Raises DataError for a missing name.
+        The lines stand behind the line `before`. Raises DataError for a missing name.
         """
         form = self.form.text
-        if form.given_names:
-            self._set_names(form.given_names, 0)
-        for row in rows:
-            before, values, _ = row
+        begin = 0
+        for at, values in enumerate(rows):
             if values and values[0].lower().startswith("sep="):
+                begin = at + 1
                 continue
             names = names_of(values, form)
-            is_given = form.given_names and not (form.names and set(self.columns) <= set(names))
-            if names and not is_given:
-                self._set_names(names, before + 1)
-            elif is_given:
-                yield row
-            if names:
-                break
+            if not names:
+                continue
+            if form.given_names and not (form.names and set(self.columns) <= set(names)):
+                return begin, True
+            self._set_names(names, 1 + (numbers[at - 1] if at else before))
+            return at + 1, True
+        return begin if form.given_names else len(rows), False
 
     def _of_table(self, names: Sequence[str], cells: Iterable[list[str]]) -> Iterator[Rows]:
         """Yield the readings of a table: the names of its columns, and the values of each row."""
         self._set_names(names, 1)
-        for lines, readings in self._readings(numbered(cells)):
+        for lines, readings in self._readings(NumberedRows(cells)):
             yield self._chunk(lines, readings)
 
     def refuse_in_turn(self) -> None:
@@ -248,25 +211,50 @@ class TextRows:
         self._places = {name: names.index(name) for name in required_columns}
         self._width = len(names)
 
-    def _readings(self, rows: Iterator[NumberedRow]) -> Iterator[tuple[list[int], list[list[str]]]]:
-        """Yield numbers and values of some lines that are no comments, whole, and of the sensor."""
+    def _readings(self, rows: NumberedRows, *, has_head: bool = False) -> Iterator[Readings]:
+        """Yield numbers and values of some lines that are no comments, whole, and of the sensor.
+
+        With `has_head` the names of the columns come first, unless the format gives them.
+        """
+        before = rows.line
+        while (batch := rows.take(AT_ONCE))[1]:
+            numbers, lines = batch
+            if has_head:
+                begin, is_known = self._head(before, numbers, lines)
+                has_head = not is_known
+                if begin:
+                    before = numbers[begin - 1]
+                    numbers = numbers[begin:]
+                    lines = lines[begin:]
+            if lines:
+                yield from self._of_batch(before, numbers, lines)
+            before = rows.line
+
+    def _of_batch(
+        self, before: int, numbers: Sequence[int], rows: Sequence[list[str]]
+    ) -> Iterator[Readings]:
+        """Yield what is a reading of these lines, which stand behind the line `before`."""
         comment = self.form.text.comment
         has_sensor = self.sensor is not None
-        for first in rows:
-            numbers = []
-            readings = []
-            for before, values, line in chain([first], islice(rows, AT_ONCE - 1)):
-                is_doubtful = (
-                    len(values) != self._width
-                    or line - before > 1
-                    or has_sensor
-                    or (comment and values[0].startswith(comment))
-                )
-                if not is_doubtful or self._is_reading(before, values, line):
-                    numbers.append(line)
-                    readings.append(values)
-            if readings:
-                yield numbers, readings
+        is_plain = isinstance(numbers, range) and not comment and not has_sensor
+        if is_plain and set(map(len, rows)) == {self._width}:
+            yield numbers, rows
+            return
+        lines = []
+        readings = []
+        for line, values in zip(numbers, rows, strict=True):
+            is_doubtful = (
+                len(values) != self._width
+                or line - before > 1
+                or has_sensor
+                or (comment and values[0].startswith(comment))
+            )
+            if not is_doubtful or self._is_reading(before, values, line):
+                lines.append(line)
+                readings.append(values)
+            before = line
+        if readings:
+            yield lines, readings
 
     def _is_reading(self, before: int, values: Sequence[str], line: int) -> bool:
         """Whether a line is one of the sensor; what is damaged is counted."""

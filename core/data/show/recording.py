@@ -22,7 +22,8 @@ from core.data.described.intervals import Intervals
 from core.data.described.members import Member, PathPattern, Sheaf, members_of, sheaves
 from core.data.described.session_rows import places_by, rows_of
 from core.data.described.sessions import Judge, places_of
-from core.data.described.text_rows import Damage, Rows
+from core.data.described.text_bytes import Damage
+from core.data.described.text_rows import Rows
 from core.data.intake import SPARSE
 from core.data.show import ChannelFigures, Facts, session_name
 from core.ground.errors import DataError

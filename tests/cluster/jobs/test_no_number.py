@@ -10,8 +10,9 @@ import pytest
 
 from cluster.export.export import compare
 from cluster.export.request import ExportRefused
+from cluster.jobs import check_app
 from cluster.jobs.cancel import Cancel
-from cluster.jobs.check_app import _measured, _Steps
+from cluster.jobs.check_app import _Steps
 from cluster.jobs.cv_record import score_of_fold
 from cluster.jobs.evaluation import EvaluationResult
 from cluster.jobs.fit import Fit, Plan, is_better
@@ -167,12 +168,15 @@ def test_the_check_of_an_app_sees_a_gradient_that_is_nan(tmp_path: Path) -> None
     assert np.isnan(steps.norm)
 
 
-def test_the_check_of_an_app_without_a_model_is_refused(tmp_path: Path) -> None:
+def test_the_check_of_an_app_without_a_model_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_app, "one_thread_an_operation", lambda: None)  # it is too late here
     app = tmp_path / "reader.py"
     app.write_text("def data(folder):\n    return folder\n")
     inventory = inventory_in(tmp_path, f"jobs.train.app={app}")
     with Cancel() as cancel, pytest.raises(UsageError, match=r"got one with data\(\) alone"):
-        _measured(inventory, cancel)
+        check_app._measured(inventory, cancel)
 
 
 @pytest.mark.parametrize("odd", [nan, inf])

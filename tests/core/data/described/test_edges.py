@@ -12,7 +12,7 @@ from core.data.described.known_formats import described as described_by
 from core.data.described.members import PathPattern, members_of, only, sheaves
 from core.data.described.session_rows import fits
 from core.data.described.session_rows import rows_of as rows_read
-from core.data.described.text_rows import Damage
+from core.data.described.text_bytes import Damage
 from core.data.show.recording import look_at_recordings
 from core.data.windows import LastWindows, Pair, WindowCounts
 from tests.core.data.described.movement import (
