@@ -34,6 +34,8 @@ from core.data.source import READERS
 from core.data.source import DESCRIBED, Source
 
 list(READERS.values())
+from scipy import ndimage, signal
+
 np.ones((600, 48)) @ np.ones((48, 48))  # BLAS takes what it keeps
 status = dict(line.split(":", 1) for line in open("/proc/self/status") if line.startswith("Vm"))
 taken = int(status["VmData"].split()[0]) * 1024
