@@ -106,11 +106,12 @@ class ActionCommand(click.Command):
                 return f"{problem.option_name}: expected a value behind it"
             case click.BadOptionUsage():
                 return f"{name}: {problem.option_name} takes no value"
-        message = problem.message[:1].lower() + problem.message[1:]
+        message = problem.message.replace("arguments (", "arguments: a line is one command (")
+        message = message[0].lower() + message[1:]
         extra = message.removesuffix(")").partition("got unexpected extra argument (")[2]
         flags = [flag.spelled for flag in self.action.flags]
         if extra.endswith((".yaml", ".yml")) and "inventory" in flags:
-            message = f"{message}; did you mean --inventory {extra}?"
+            message += f"; did you mean --inventory {extra}?"
         return f"{name}: {message}"
 
     def _unknown(self, name: str, option: str, foreign: Mapping[str, str]) -> str:
