@@ -307,6 +307,19 @@ def file_digest(path: Path, report: Report = silent) -> str:
     return total.hexdigest()
 
 
+DIGEST_SUFFIX = ".sha256"
+"""Ending of what `sha256sum FILE > FILE.sha256` writes, which every use of the file compares."""
+
+
+def noted_digest(path: Path) -> tuple[str, str] | None:
+    """Return the hash that stands beside a file, and where; None where none does."""
+    beside = path.with_name(path.name + DIGEST_SUFFIX)
+    if not beside.exists():
+        return None
+    words = beside.read_text(encoding="utf-8", errors="replace").lower().split()
+    return next(iter(words), "nothing"), beside.name
+
+
 def refuse_long_list(stream: IO[bytes], where: str) -> None:
     """Raise DataError for a zip whose list of files takes much time and memory to read."""
     end: Any = zipfile._EndRecData(stream)  # type: ignore[attr-defined]  # what ZipFile itself asks
@@ -316,21 +329,16 @@ def refuse_long_list(stream: IO[bytes], where: str) -> None:
         )
 
 
-def refuse_nameless(archive: zipfile.ZipFile, where: str) -> None:
-    """Raises DataError for an entry without a name: `zipfile` of Python 3.11 fails on it."""
-    if any(not info.filename for info in archive.infolist()):
-        raise DataError(
-            f"{where}: an entry of the archive has no name; fetch the archive again, or pack it"
-            " again"
-        )
-
-
 def refuse_unsafe(archive: zipfile.ZipFile, where: str, most_bytes: int) -> None:
-    """Raise DataError for names twice or outside the archive, and for what unpacks to too much."""
-    refuse_nameless(archive, where)
+    """Raise DataError for names twice, outside the archive or none, and for too large content."""
     total = 0
     entry_names = set[str]()
     for info in archive.infolist():
+        if not info.filename:  # `zipfile` of Python 3.11 fails on it
+            raise DataError(
+                f"{where}: an entry of the archive has no name; fetch the archive again, or pack it"
+                " again"
+            )
         if info.filename in entry_names and not info.is_dir():
             raise DataError(
                 f"{where}: has {info.filename!r:.100} twice, and one would hide the other; pack it"

@@ -40,7 +40,7 @@ from core.data.recordings import (
     silent,
 )
 from core.data.source import Reader
-from core.data.stored_values import refuse_at
+from core.data.stored_values import numbers_of, refuse_at
 from core.ground.errors import DataError
 
 PARTS = ("train", "test")
@@ -285,26 +285,18 @@ class _Content:
                 values = np.arange(len(labels))
         names = labels or tuple(map(str, values))
         self._refuse_names("y_train" if labels is None else "labels", names)
-        expected = f"one of {', '.join(map(str, values[:20]))}"
         if labels:
             remedy = "number classes from 0 as in labels"
         else:
             remedy = "train on that class too"
-        order = np.argsort(values)
-        y = {}
-        for part, column in columns.items():
-            unknown = ~np.isin(column, values)
-            refuse_at(column, unknown, f"{self.path}: y_{part}", 0, expected, remedy)
-            places = order[np.searchsorted(values, column, sorter=order)]
-            y[part] = places.astype(np.int32)
+        y = {
+            part: numbers_of(column, values, f"{self.path}: y_{part}", remedy=remedy)
+            for part, column in columns.items()
+        }
         for absent in np.flatnonzero(np.bincount(y["train"].ravel(), minlength=len(names)) == 0):
-            if self.is_windows:
-                noun = "window"
-            else:
-                noun = "example"
             raise DataError(
-                f"{self.path}: class {absent} ({names[absent]!r}) has no training {noun}; add some,"
-                " or remove the class"
+                f"{self.path}: class {absent} ({names[absent]!r}) has no training example; add"
+                " some, or remove the class"
             )
         return y, names
 

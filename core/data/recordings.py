@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from core.data.arrays import AnyArray, Integers, Singles
+from core.data.arrays import Integers, Singles
 from core.data.signals import TWO_WAY, UNKNOWN, Signals
 from core.ground.errors import DataError
 
@@ -280,29 +280,3 @@ def cut(samples: Singles, cutting: Cutting) -> Singles:
         :: cutting.window_stride
     ]
     return views.transpose(0, 2, 1)
-
-
-def numbering(labels: Sequence[str]) -> Callable[[Any, str], int]:
-    """Return what numbers a text class. Raises DataError for an unknown one."""
-    numbers = {label: number for number, label in enumerate(labels)}
-
-    def number(value: Any, where: str) -> int:
-        if not isinstance(value, str) or value not in numbers:
-            raise DataError(
-                f"{where}: expected one of {', '.join(labels[:20])}, got {value!r:.60}; train on"
-                " that class too, or correct it"
-            )
-        return numbers[value]
-
-    return number
-
-
-def numbers_of(
-    values: AnyArray, number: Callable[[Any, str], int], where: str, first: int = 0
-) -> Integers:
-    """The numbers of text classes, int32 in their shape; row `first` is the first."""
-    numbers = np.empty(values.shape, np.int32)
-    for index in np.ndindex(values.shape):
-        position = ", ".join(map(str, (index[0] + first, *index[1:])))
-        numbers[index] = number(str(values[index]), f"{where}[{position}]")
-    return numbers

@@ -75,7 +75,7 @@ def test_a_mistake_is_one_line_with_its_remedy(row: dict[str, Any], tmp_path: Pa
 def test_unknown_formats_and_recordings_that_are_not_named(tmp_path: Path) -> None:
     with refused("jobs.train.data.format: unknown format 'pamap'; did you mean `pamap2`?"):
         described("pamap", tmp_path)
-    with refused("no.yaml: cannot be read"):
+    with refused("no.yaml: no such file - name a file"):
         described(str(tmp_path / "no.yaml"), tmp_path)
     with refused("format: pamap2 describes recordings, and none are named; name them with --data"):
         find_source(None, {}, tmp_path, tmp_path, "pamap2")
@@ -154,8 +154,8 @@ def test_the_nine_channels_are_those_of_a_plain_filter(tmp_path: Path) -> None:
     folder = one_file(tmp_path / "own")
     for filters in ("two-way", "causal"):
         found = windows_of(folder, nine_channels=True, filters=filters)
-        assert (found.channel_names, found.units) == (CHANNELS, NINE_UNITS)
-        assert (found.sampling_hz, found.filters) == (50.0, filters)
+        assert (found.signals.channels, found.signals.units) == (CHANNELS, NINE_UNITS)
+        assert (found.signals.sampling_hz, found.signals.filters) == (50.0, filters)
         rows = [row for row in EVERYONE if row["person"] == "anna"]
         values = np.array([[row[axis] for axis in AXES] for row in rows])
         nine = channels_by(filters, values[:, :3], values[:, 3:])
