@@ -267,16 +267,3 @@ def check_window(cutting: Cutting) -> None:
                 f"{name}: expected at least 1 step, got {value}; the published sets use 128 at"
                 " stride 64"
             )
-
-
-def cut(samples: Singles, cutting: Cutting) -> Singles:
-    """Return windows (count, window_steps, channels) of samples (steps, channels), as views.
-
-    The count is 0 when there are too few samples.
-    """
-    if len(samples) < cutting.window_steps:
-        return np.empty((0, cutting.window_steps, samples.shape[1]), dtype=samples.dtype)
-    views = np.lib.stride_tricks.sliding_window_view(samples, cutting.window_steps, axis=0)[
-        :: cutting.window_stride
-    ]
-    return views.transpose(0, 2, 1)
