@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
@@ -53,6 +54,7 @@ decompressors do not."""
 
 RESOURCE_FORKS = "__MACOSX/"
 """Folder that macOS adds to its zips: companions of every file, under the same names."""
+MOST_FILES = 100_000
 DEEPEST = 3
 """Archives in archives."""
 IN_MEMORY_BYTES = 32 * 2**20
@@ -193,6 +195,8 @@ def tree_of(path: Path) -> FileTree:
             )
         folders.add(place)
         paths += [Path(parent) / file for file in files]
+        if len(paths) > MOST_FILES:
+            raise _too_many(path)
     names = sorted(file.relative_to(path).as_posix() for file in paths)
     return FileTree(path, str(path), {name: member_at(path / name, name) for name in names})
 
@@ -222,11 +226,18 @@ def _refuse(problem: OSError) -> None:
 
 def members_of(source: Path) -> Iterator[Member]:
     """Yield every file of a folder, of a zip, or the one file itself. Raises DataError."""
-    if not source.is_dir():
-        yield from _inside(member_at(source, source.name))
-        return
-    for name, member in tree_of(source).members.items():
-        yield from _inside(replace(member, name=f"{source.name}/{name}"))
+    members = {source.name: member_at(source, source.name)}
+    if source.is_dir():
+        members = {f"{source.name}/{name}": file for name, file in tree_of(source).members.items()}
+    inner = (_inside(replace(member, name=name)) for name, member in members.items())
+    for number, member in enumerate(chain.from_iterable(inner)):
+        if number >= MOST_FILES:
+            raise _too_many(source)
+        yield member
+
+
+def _too_many(path: Path) -> DataError:
+    return DataError(f"{path}: more than {MOST_FILES} files; name a smaller folder")
 
 
 def _inside(member: Member) -> Iterator[Member]:

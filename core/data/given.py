@@ -22,7 +22,7 @@ from core.data.batch import (
     example_bytes,
     never_ends,
 )
-from core.data.dataset import CLASSIFICATION, TASKS
+from core.data.dataset import CLASSIFICATION
 from core.data.recordings import refuse_alike, refuse_missing
 from core.data.stored_values import (
     numbers_of,
@@ -167,8 +167,6 @@ def batches_of(
     then. Raises DataError beginning with `where` and the argument, also while the batches are
     drawn.
     """
-    if task not in TASKS:
-        raise DataError(f"{where}: task: expected {', '.join(TASKS)}, got {task!r:.60}")
     examples = _data(data, where)
     labels = _labels(examples.labels, where)
     inputs_of = {"train": examples.x_train, "test": examples.x_test}

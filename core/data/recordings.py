@@ -228,11 +228,9 @@ class Recordings:
 def check(recordings: Recordings, where: str) -> Recordings:
     """Return the same recordings if their classes can be trained on.
 
-    Raises DataError naming `where`: no class, or one without a name or without training windows.
+    Raises DataError naming `where`: a class without a name or without training windows.
     """
     train = recordings.train_windows
-    if len(recordings.labels) < 2:
-        raise DataError(f"{where}: {one_class(recordings.labels)}")
     refuse_missing(where, recordings.labels)
     refuse_alike(where, "labels", recordings.labels)
     in_training = np.bincount(recordings.classes[:train], minlength=len(recordings.labels))

@@ -77,6 +77,11 @@ def test_unknown_formats_and_recordings_that_are_not_named(tmp_path: Path) -> No
         described("pamap", tmp_path)
     with refused("no.yaml: no such file - name a file"):
         described(str(tmp_path / "no.yaml"), tmp_path)
+    own = tmp_path / "own.yaml"
+    for content, said in (("a: [", "own.yaml:1: not valid YAML"), ("- 1", "expected keys such as")):
+        own.write_text(content, encoding="utf-8")
+        with refused(said):
+            described(str(own), tmp_path)
     with refused("format: pamap2 describes recordings, and none are named; name them with --data"):
         find_source(None, {}, tmp_path, tmp_path, "pamap2")
 
