@@ -21,7 +21,6 @@ from tests.core.data.described.movement import (
     STEPS,
     Form,
     Row,
-    by_formulas,
     put,
     rows_of,
 )
@@ -87,9 +86,7 @@ def test_pauses_and_times_out_of_order_are_counted_and_drawn(tmp_path: Path) -> 
 def test_what_looks_wrong_is_said_with_the_likely_cause(
     row: dict[str, Any], tmp_path: Path
 ) -> None:
-    found = look(
-        tmp_path / "own", form=Form(of=by_formulas(row.get("of", {}))), **row.get("format", {})
-    )
+    found = look(tmp_path / "own", form=Form(of=row.get("of", {})), **row.get("format", {}))
     assert any(re.search(row["says"], one) for one in found["wrong"] + found["asked"])
 
 
