@@ -24,7 +24,7 @@ from core.data.described.session_rows import places_by, rows_of
 from core.data.described.sessions import Judge, places_of
 from core.data.described.text_bytes import Damage
 from core.data.described.text_rows import Rows
-from core.data.intake import SPARSE
+from core.data.intake import SPARSE, rate_of
 from core.data.show import ChannelFigures, Facts, session_name
 from core.ground.errors import DataError
 from core.ground.plausible import times_problem
@@ -260,8 +260,7 @@ class _Tally:
         """
         times = np.concatenate(session_readings.times)
         steps = np.diff(times)
-        rising = steps[steps > 0]
-        hertz = 1.0 / float(np.median(rising)) if len(rising) else 0.0
+        hertz = rate_of(times) or 0.0
         gap = self._form.longest_gap(self._form.time.hertz or hertz or 1.0)
         counts, edges = np.histogram(times, min(RATE_PARTS, max(1, len(times) // 8)))
         width = float(edges[1] - edges[0])
