@@ -365,6 +365,16 @@ class RecordingFormat(Section):
             matrix[row, names.index(name)] = UNITS[channel.unit][1] * channel.factor * channel.sign
         return matrix
 
+    def class_of(self, word: str) -> str | None:
+        """Return the class that a word means, empty where it is left out; None if unknown."""
+        if word in self.missing:
+            return ""
+        if not self.label.words:
+            return word
+        if word not in self.label.words:
+            return None
+        return self.label.words[word] or ""
+
     @property
     def sensors(self) -> tuple[str | None, ...]:
         """The sensors with files of their own, each once; (None,) where files have all."""
