@@ -129,8 +129,9 @@ def test_a_damaged_recording_is_named_and_the_others_are_shown(tmp_path: Path) -
 def test_page_and_terminal_show_the_same_and_escape_what_a_file_says(tmp_path: Path) -> None:
     rows = [{**row, "label": "<b>x</b>", "person": "<i>"} for row in rows_of("anna")]
     found = look(tmp_path / "own", rows)
-    text = page_of("own", recording_sections(found))
-    assert "<b>x</b>" not in text
+    text = page_of("<b>own", recording_sections(found))
+    assert "<b>" not in text
+    assert "default-src 'none'" in text
     assert "&lt;b&gt;x&lt;/b&gt;" in text
     assert text.count("<svg") == 2 * len(found["excerpts"]) + len(found["sessions"]), "g and rad/s"
     for title in ("Recorded", "Sessions", "Readings", "Rate over time", "Some seconds of each"):
