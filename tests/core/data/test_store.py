@@ -113,6 +113,9 @@ def replace_by_a_file(folder: Path) -> None:
         manifest(train_windows=6, test_windows=8),
         manifest(labels=["a"] * 6),
         manifest(labels=None),
+        manifest(sha256="0" * 64),
+        manifest(train_windows=15, test_windows=-1),
+        manifest(inputs={"file": "windows.f32", "dtype": "float8", "shape": [128, 9]}),
         replace_by_a_file,
     ],
 )
@@ -127,6 +130,13 @@ def test_a_damaged_cache_is_an_error_to_open_and_repaired_by_preparing(
     assert "reading" in seen
     assert repaired == first
     assert desk.cached() == [first.folder.name]
+
+
+def test_a_source_of_another_kind_than_when_it_was_looked_for(desk: Desk, folder: Path) -> None:
+    source = desk.source(folder)
+    (folder / "train").rename(folder / "elsewhere")
+    with refused(f"{folder}: no longer holds recordings of kind uci-har; look for the source"):
+        prepare(source, cache=desk.cache)
 
 
 def test_a_cache_that_cannot_be_written_is_one_error(desk: Desk, folder: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from core.data import prepare
-from core.data.described.known_formats import described
+from core.data.described.known_formats import MOST_BYTES, described
 from core.data.filters import CHANNELS, NINE_UNITS, channels_by
 from core.data.recordings import Cutting, cut
 from core.data.source import DESCRIBED, Source, find_source
@@ -75,8 +75,16 @@ def test_a_mistake_is_one_line_with_its_remedy(row: dict[str, Any], tmp_path: Pa
 def test_unknown_formats_and_recordings_that_are_not_named(tmp_path: Path) -> None:
     with refused("jobs.train.data.format: unknown format 'pamap'; did you mean `pamap2`?"):
         described("pamap", tmp_path)
-    with refused("no.yaml: cannot be read"):
-        described(str(tmp_path / "no.yaml"), tmp_path)
+    own = tmp_path / "own.yaml"
+    for content, said in (
+        (None, "own.yaml: cannot be read"),
+        ("- 5\n", "own.yaml: expected keys such as `channels:`, got none"),
+        ("#" * (MOST_BYTES + 1), "bytes, which no format is"),
+    ):
+        if content is not None:
+            own.write_text(content, encoding="utf-8")
+        with refused(said):
+            described(str(own), tmp_path)
     with refused("format: pamap2 describes recordings, and none are named; name them with --data"):
         find_source(None, {}, tmp_path, tmp_path, "pamap2")
 
