@@ -33,6 +33,7 @@ def test_digits_that_float32_would_lose(tmp_path: Path) -> None:
     ],
 )
 def test_half_an_iterator_is_refused(tmp_path: Path, y: Any, said: str) -> None:
+    refuses(tmp_path, "groups: expected none", Data(iter([]), x_test=iter([]), groups=[0]))
     refuses(tmp_path, said, data(x_train=iter([]), y_train=y))
 
 
@@ -59,6 +60,8 @@ def test_what_is_no_data_is_refused(tmp_path: Path, given: Any, said: str) -> No
 @pytest.mark.parametrize(
     ("examples", "labels", "said"),
     [
+        ([Batch(IMAGES, CLASSES[:3])], None, "y_train: expected 30 targets, ... got 3"),
+        ([Batch(IMAGES, CLASSES, CLASSES[:2])], None, "groups: expected 30 numbers, ... got 2"),
         ([(IMAGES[0], 0)], None, "x_test: expected at least one example"),
         ([1], None, "got int; yield"),
         (
