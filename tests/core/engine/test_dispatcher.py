@@ -123,7 +123,9 @@ def test_a_turn_tells_that_the_watchdog_cut_a_server_off(
         played._turn(0.0)
 
 
-def test_a_worker_that_holds_parameters_is_not_drained(played: Dispatcher) -> None:
+def test_a_worker_that_holds_parameters_is_not_drained_and_ends_the_run_when_it_is_lost(
+    played: Dispatcher,
+) -> None:
     guarded: list[str] = []
     guardian: Any = SimpleNamespace(guard=guarded.append)
     played._guardian = guardian
@@ -131,6 +133,8 @@ def test_a_worker_that_holds_parameters_is_not_drained(played: Dispatcher) -> No
     assert guarded == ["worker:1"]
     assert played.drain(1, 0.0) is Drain.HOLDS_PARAMETERS
     assert played._events.empty(), "nobody is asked to drain it"
+    with pytest.raises(ParameterServerLost, match=r"worker:1, or one .* is gone \(it died\)"):
+        played._carry_out([Drop(1, "it died")])
 
 
 def test_a_change_waits_until_no_more_leave_but_not_without_an_end(clock: Clock) -> None:
