@@ -119,28 +119,6 @@ def test_more_files_in_archives_than_any_recordings_have(
         windows_of(folder)
 
 
-def test_intervals_of_others_than_the_recordings(tmp_path: Path) -> None:
-    folder = with_intervals(tmp_path / "own", "zoe,0,1.58,rest\nzoe,1.6,3.18,walk\n", end="until")
-    with refused("no interval is of a recording: they are of 'zoe', recordings are of"):
-        windows_of(folder)
-
-
-@pytest.mark.parametrize(
-    ("bound", "most", "said"),
-    [
-        ("sessions.MOST_SESSIONS", 1, "more than 1 sessions; correct `session`"),
-        ("sessions.MOST_LABELS", 1, "more than 1 labels, such as 'walk'; the column of labels is"),
-        ("members.MOST_MEMBERS", 2, "more than 2 files; name a smaller folder"),
-    ],
-)
-def test_more_than_any_recordings_have(
-    bound: str, most: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(f"core.data.described.{bound}", most)
-    with refused(said):
-        windows_of(put(tmp_path / "own", by_person(), BY_PERSON))
-
-
 @pytest.mark.parametrize(("late", "said"), table("core/data/tables", "clocks of two sensors"))
 def test_sensors_of_two_clocks(late: float, said: str, tmp_path: Path) -> None:
     folder = put(tmp_path / "own", *described(sensors(late)))

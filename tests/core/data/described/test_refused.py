@@ -12,7 +12,7 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
 from core.data import prepare
-from core.data.described.known_formats import MOST_BYTES, described
+from core.data.described.known_formats import described
 from core.data.filters import CHANNELS, NINE_UNITS, channels_by
 from core.data.source import DESCRIBED, Source, find_source
 from core.ground.errors import DataError
