@@ -11,7 +11,6 @@ from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet, split_errors
 from deploy.cluster.places import shared_folders
 from deploy.cluster.services import kept_tasks
-from deploy.common.command_line import quoted
 from deploy.converge.apply import StepFailedError, StepFailure
 from deploy.converge.check import Finding
 from deploy.converge.machine_facts import MachineFacts, Questions
@@ -138,16 +137,15 @@ def unreached_by(inventory: "Inventory", node: Connector) -> tuple[Unreached, ..
     else:
         reasons = []
     if len(reasons) != len(needs):
-        hint = f"`fab deploy ssh --node {node.name}` looks at it by hand"
         raise StepFailedError(
             StepFailure(
                 node.name,
                 "verify",
                 _STEP,
+                outcome.last_lines,
+                f"`fab deploy ssh --node {node.name}` looks at it by hand",
                 "python3 - ...",
                 outcome.return_code,
-                outcome.last_lines,
-                hint,
             )
         )
     return tuple(
@@ -183,7 +181,7 @@ def unreachable(
     failures = [
         error.record
         if isinstance(error, StepFailedError)
-        else StepFailure(name, "verify", _STEP, "", None, (str(error),), "")
+        else StepFailure(name, "verify", _STEP, (str(error),))
         for name, error in errors.items()
     ]
     missing = [
@@ -194,7 +192,7 @@ def unreachable(
     ]
     for name in dict.fromkeys(unreached.need.blamed for unreached in missing):
         lines = said_of([unreached for unreached in missing if unreached.need.blamed == name])
-        failures.append(StepFailure(name, "verify", _STEP, "", None, lines, LOOK_AT))
+        failures.append(StepFailure(name, "verify", _STEP, lines, LOOK_AT))
     return failures
 
 
@@ -272,15 +270,6 @@ def _counts(
     return unreached.reason != REFUSED or unreached.need.port in facts.listening
 
 
-def _script(questions: Questions) -> str:
-    if not questions.peers:
-        return "section routes\n"
-    return (
-        f"section routes; printf 'route get %s\\n' {quoted(*questions.peers)} | ip -o -force -batch"
-        " - 2>/dev/null\n"
-    )
-
-
 def _reachability_facts(answer: NodeAnswer) -> Mapping[str, object]:
     sources: dict[str, str] = {}
     for line in answer.sections.get("routes", "").splitlines():
@@ -322,5 +311,5 @@ def _questions(spec: DeploymentSpec) -> Questions:
 
 
 REACHABILITY = Subject(
-    "reachability", "services", _script, _reachability_facts, _check, questions=_questions
+    "reachability", "services", read=_reachability_facts, check=_check, questions=_questions
 )
