@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from core.ground.children import Child, EndRequest
 from core.ground.errors import ClusterError, UsageError
 from core.ground.files import json_object
+from core.ground.ports import check_free
 from core.logs import say
-from core.server.sockets import check_free
 from deploy.commands.action import end_as_the_job_did, end_degraded, run_module, takes
 from deploy.commands.flags import (
     ClusterFlags,

@@ -67,8 +67,7 @@ rm -f /run/pscluster-firewall.before
 """
 
 
-def _firewall_script(questions: Questions) -> str:
-    return f"""\
+_FIREWALL_SCRIPT = f"""\
 section firewall
 listed=$(nft -s list table inet {TABLE} 2>/dev/null) &&
     if [ "$(printf '%s\\n' "$listed" | sha256sum)" = "$(cat {LOADED} 2>/dev/null)" ]; then
@@ -90,24 +89,20 @@ def _firewall_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     ways = _ways(inventory, spec.name, facts)
     if inventory.deployment.firewall and ways and ways <= closed_ports(inventory, spec.name):
         ports = ", ".join(map(str, sorted(ways)))
-        line = (
-            f"the SSH server listens on port {ports} alone, which the firewall will close to all"
-            " but the nodes"
-        )
         yield (
             "problem",
             "ssh",
-            f"{line}: give the cluster's processes other ports (`ports`), or sshd another",
+            f"the SSH server listens on port {ports} alone, which the firewall will close to"
+            " all but the nodes: give the cluster's processes other ports (`ports`), or sshd"
+            " another",
         )
 
     for closed in closed_to_others(inventory, spec.name, facts):
-        remedy = (
-            "give the cluster's processes other ports (`ports`), or the owner's process another"
-        )
         yield (
             "warning",
             "firewall",
-            f"a start closes {closed} to all but the inventory's nodes: {remedy}",
+            f"a start closes {closed} to all but the inventory's nodes: give the cluster's"
+            " processes other ports (`ports`), or the owner's process another",
         )
 
 
@@ -196,8 +191,14 @@ def keep_firewall(facts: MachineFacts, rules: str, closes: Sequence[str] = ()) -
     detail = "only the inventory's addresses reach the cluster's ports"
     if closes:
         detail += f"; it also closes {', '.join(closes)} to all others"
-    diff = text_diff(RULES_PATH, before, rules.encode())
-    yield Change("firewall", TABLE, "create" if now is None else "change", detail, steps, diff)
+    yield Change(
+        "firewall",
+        TABLE,
+        "create" if now is None else "change",
+        detail,
+        steps,
+        text_diff(RULES_PATH, before, rules.encode()),
+    )
 
 
 def _plan_firewall(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
@@ -216,19 +217,15 @@ def _plan_firewall(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     yield from RunningUnit(FIREWALL_UNIT).changes(facts)
 
 
-def _firewall_questions(spec: DeploymentSpec) -> Questions:
-    return Questions(units=(FIREWALL_UNIT,), packages=("nftables",))
-
-
 FIREWALL = Subject(
     "firewall",
     "firewall",
-    _firewall_script,
+    _FIREWALL_SCRIPT,
     _firewall_facts,
     _firewall_findings,
     _plan_firewall,
     _undo_firewall,
-    _firewall_questions,
+    lambda spec: Questions(units=(FIREWALL_UNIT,), packages=("nftables",)),
 )
 
 
@@ -245,8 +242,12 @@ def _role_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
             continue
         for port in (task.port, task.metrics_port):
             if port in facts.listening and port not in own_ports:
-                line = f"port {port} of {task.name} is taken by {facts.listening[port]}"
-                yield "problem", "port", f"{line}: stop it, or choose another port"
+                yield (
+                    "problem",
+                    "port",
+                    f"port {port} of {task.name} is taken by {facts.listening[port]}: stop"
+                    " it, or choose another port",
+                )
 
 
 def _foreign_files(facts: MachineFacts) -> Found:
@@ -272,8 +273,12 @@ def _foreign_files(facts: MachineFacts) -> Found:
             yield "problem", DRIFT, line
     for path, unit in of_all.items():
         if "pscluster" not in path:
-            line = f"{path} changes how every service runs, {unit} too"
-            yield "warning", "units", f"{line}: see that it leaves its account and its cage alone"
+            yield (
+                "warning",
+                "units",
+                f"{path} changes how every service runs, {unit} too: see that it leaves its"
+                " account and its cage alone",
+            )
 
 
 def _ports_of_our_units(facts: MachineFacts) -> set[int]:
@@ -323,8 +328,15 @@ def _plan_roles(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     for task in tasks:
         name = units.unit_name(task)
         path = units.unit_path(name)
-        hint = f"`journalctl -u {name}` there, or `fab deploy logs --node {task.node}`, says more"
-        role = RunningUnit(name, path, texts[path], release, hint=hint, account=account)
+        role = RunningUnit(
+            name,
+            path,
+            texts[path],
+            release,
+            hint=f"`journalctl -u {name}` there, or `fab deploy logs --node {task.node}`, says"
+            " more",
+            account=account,
+        )
         yield from role.changes(facts)
 
 
