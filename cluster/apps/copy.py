@@ -15,7 +15,6 @@ from cluster.apps.environments import KEY, environments, is_there
 from cluster.apps.files import (
     DIGEST,
     AppFiles,
-    app_path,
     files_of_app,
     is_own,
     operators_digests,
@@ -192,6 +191,19 @@ class AppOfRun:
         if self.copy is not None or self.files is None:
             return self
         return replace(self, copy=keep(self.files, run, self.environment, self.data))
+
+
+def app_path(inventory: "Inventory") -> Path | None:
+    """The absolute path of `jobs.train.app`; None without one.
+
+    It is relative to the folder of the inventory's file, `~` is the user's home.
+    """
+    configured_path = inventory.jobs.train.app
+    if configured_path is None:
+        return None
+    return Path(
+        os.path.normpath(inventory.path.absolute().parent / os.path.expanduser(configured_path))
+    )
 
 
 def app_to_train(

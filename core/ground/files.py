@@ -26,11 +26,11 @@ PARTIAL = ".partial"
 
 _REPLACED = ".old"
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-_OF_DISK = (*_FULL, *_NOT_OURS, errno.EIO, errno.ESTALE)
+_OF_DISK = (*FULL, *_NOT_OURS, errno.EIO, errno.ESTALE)
 
 
 def of_disk(problem: OSError) -> bool:
@@ -148,7 +148,7 @@ def write_refusal(
     path: Path, what: str, problem: OSError, otherwise: str = OTHER_RUNS
 ) -> ClusterError:
     """The error for a failed write: the file, what failed, the reason, the remedy."""
-    if problem.errno in _FULL:
+    if problem.errno in FULL:
         remedy = "free some space"
     elif problem.errno in _NOT_OURS:
         remedy = f"make {path.parent} writable for this user"

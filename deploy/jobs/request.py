@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from cluster.apps.files import MOST_BYTES, MOST_FILES, AppFiles, files_of_app
+from cluster.apps.files import MOST_BYTES, MOST_FILES, files_of_app
 from core.ground.children import finished
 from core.ground.errors import ClusterError, UsageError
 from core.ground.files import (
@@ -24,7 +24,7 @@ from core.ground.files import (
     read_object,
     record_of,
 )
-from core.ground.parcel import ParcelKind, packed_folder, unpack_folder
+from core.ground.parcel import ParcelKind, unpack_folder
 from deploy.common.project import environment_for_any_folder, module_command
 
 if TYPE_CHECKING:
@@ -204,14 +204,6 @@ APP = ParcelKind(
 """Headers, long names and padding of each file come on top, and the end."""
 PROGRAM = ParcelKind("the program cannot be unpacked", "run it again", APP.most_entries, 1 << 30)
 MOST_PACKED_BYTES = 4 << 30
-
-
-def pack_app(app: AppFiles, name: str) -> bytes:
-    """Return the archive of the files below the folder `name`.
-
-    Raises UsageError if one has changed meanwhile.
-    """
-    return packed_folder(name, ((file.name, app.content(file)) for file in app.files))
 
 
 def unpack_app(archive: Path, digest: str, into: Path) -> None:

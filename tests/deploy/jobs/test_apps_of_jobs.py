@@ -1,8 +1,11 @@
 """What a job takes along of its app, on the way to a node that is this machine."""
 
 import json
+import os
 import sys
+import tracemalloc
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 from cluster.apps.files import files_of_app
 from cluster.programs.program import ProgramRequest
 from core.ground.errors import ClusterError, UsageError
+from core.ground.parcel import packed
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
 from deploy.cluster.cluster import local_cluster, over_ssh
@@ -24,6 +28,8 @@ from deploy.jobs.apps import (
     reads_its_data,
     refuse_missing_data,
 )
+from deploy.jobs.node_jobs import new_folder
+from deploy.jobs.records import APP_ARCHIVE, APP_FOLDER, JobFolder
 from deploy.jobs.request import JobRequest, read_record
 from deploy.jobs.services import ForegroundJobs, JobSpec
 from deploy.jobs.sweeps import program_tasks
@@ -78,10 +84,24 @@ def test_the_files_are_there_while_the_job_runs_and_gone_after_it(node: JobNode,
     assert folder.state.exists()
 
 
+def test_an_app_is_read_packed_and_sent_in_blocks(node: JobNode, app: Path) -> None:
+    (app / "weights.bin").write_bytes(os.urandom(16 << 20))
+    tracemalloc.start()
+    try:
+        with packed(files_of_app(app).streams(APP_FOLDER)) as archive:
+            folder = new_folder(node.shell, node.places, "train", {APP_ARCHIVE: archive})
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert isinstance(folder, JobFolder)
+    assert folder.app_archive.stat().st_size > 16 << 20
+    assert peak_bytes < 8 << 20
+
+
 def test_a_damaged_archive_refuses_the_job_before_it_begins(
     node: JobNode, app: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deploy.jobs.node_jobs.pack_app", lambda *_: b"no archive")
+    monkeypatch.setattr("deploy.jobs.node_jobs.packed", lambda _: nullcontext(b"no archive"))
     node.play("0")
     said = r"rpi11: the job was not begun: .*the app cannot be unpacked"
     with pytest.raises(ClusterError, match=said):
