@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from core.inventory import Inventory
     from core.inventory.training import TrainJob
 
-SCHEMA = 1
+SCHEMA = 2
+"""With 1, `program` of a request had another name."""
 SWEEP = "sweep.yaml"
 """The file of a sweep, in the folder of its job."""
 RESUMABLE = ("train", "cv", "run", "sweep")
@@ -119,10 +120,10 @@ class JobRequest:
     has the metrics address (`host:port`) of each role by its name (`ps:0`); it is empty for a job
     that needs none. `inventory` is the operator's own name of the file, for messages. With `after`,
     the id of another job, this one starts once that is done. `app` is the digest of the app whose
-    archive lies beside the request; empty without one. `wish` is a `ProgramRequest` as text, of the
-    job `run`; its program is a file of the archive beside the request. The processes of a program
-    on other nodes show the `token`. `apps` are digests of the operator's own apps: the code of a
-    run that the job resumes or evaluates runs on the node only if it is one of them.
+    archive lies beside the request; empty without one. `program` is a `ProgramRequest` as text, of
+    the job `run`; its file is in the archive beside the request. The processes of a program on
+    other nodes show the `token`. `apps` are digests of the operator's own apps: the code of a run
+    that the job resumes or evaluates runs on the node only if it is one of them.
     """
 
     job: str
@@ -132,7 +133,7 @@ class JobRequest:
     roles: Mapping[str, str] = field(default_factory=dict)
     after: str = ""
     app: str = ""
-    wish: str = ""
+    program: str = ""
     token: str = ""
     apps: tuple[str, ...] = ()
 
@@ -177,7 +178,7 @@ def request_of(
         tuple(node_flags),
         roles,
         after,
-        wish=shipped,
+        program=shipped,
     )
 
 

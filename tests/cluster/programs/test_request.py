@@ -84,7 +84,7 @@ def test_a_program_on_the_workers_needs_no_roles() -> None:
     request = request_of(
         inventory, "run", (), ("--json", "--quiet"), "/runs", program_request=chief
     )
-    assert ProgramRequest.of_text(request.wish) == ProgramRequest("p.py", bounded=True)
+    assert ProgramRequest.of_text(request.program) == ProgramRequest("p.py", bounded=True)
     assert request.flags == ("--quiet",)
     assert len(request.roles) == 17
     assert request_of(inventory, "run", (), (), "/runs", program_request=workers).roles == {}

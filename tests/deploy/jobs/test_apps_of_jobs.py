@@ -219,7 +219,7 @@ def submitted_jobs(
 
 
 @pytest.fixture
-def wish(tmp_path: Path) -> ProgramRequest:
+def program(tmp_path: Path) -> ProgramRequest:
     """A program with packages of its own."""
     (tmp_path / "wanted.txt").write_text("humanize\n")
     (tmp_path / "program.py").touch()
@@ -227,21 +227,21 @@ def wish(tmp_path: Path) -> ProgramRequest:
 
 
 def test_a_program_on_a_node_gets_the_python_of_its_packages(
-    node: JobNode, wish: ProgramRequest, monkeypatch: pytest.MonkeyPatch
+    node: JobNode, program: ProgramRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submitted: list[ProgramRequest] = []
     monkeypatch.setattr(attached_job, "run_attached", lambda *_, request: submitted.append(request))
     for key in (KEY, ""):
         jobs = submitted_jobs(node.inventory, "rpi11", keys={"rpi11": key})
-        jobs.run(JobSpec("run", program=wish))
+        jobs.run(JobSpec("run", program=program))
     own = f"/opt/pscluster/extras/environments/{KEY}/bin/python"
     assert [each.python for each in submitted] == [own, ""]
     with pytest.raises(UsageError, match=r"--requirements gone\.txt: cannot be read"):
-        jobs.run(JobSpec("run", program=replace(wish, requirements="gone.txt")))
+        jobs.run(JobSpec("run", program=replace(program, requirements="gone.txt")))
 
 
 def test_a_program_on_the_workers_gets_the_packages_of_each_node(
-    tmp_path: Path, wish: ProgramRequest, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, program: ProgramRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "three.yaml").write_text(THREE)
     three = load(tmp_path / "three.yaml")
@@ -249,11 +249,11 @@ def test_a_program_on_the_workers_gets_the_packages_of_each_node(
     monkeypatch.setattr(attached_job, "run_on_workers", lambda *words: given.append(words[-1]))
     keys = {"b": KEY, "c": "fedcba9876543210"}
     jobs = submitted_jobs(three, "a", "b", "c", keys=keys)
-    wish = replace(wish, on="workers")
-    jobs.run(JobSpec("run", program=wish))
-    jobs.run(JobSpec("run", program=replace(wish, requirements="")))
+    program = replace(program, on="workers")
+    jobs.run(JobSpec("run", program=program))
+    jobs.run(JobSpec("run", program=replace(program, requirements="")))
     assert given == [keys, {}]
-    tasks = program_tasks(three, wish.name, "token", {"b": KEY})
+    tasks = program_tasks(three, program.name, "token", {"b": KEY})
     assert {task.name: told.environment for task, told in tasks} == {
         "worker:0": KEY,
         "worker:1": KEY,
