@@ -148,13 +148,18 @@ def write_refusal(
     path: Path, what: str, problem: OSError, otherwise: str = OTHER_RUNS
 ) -> ClusterError:
     """The error for a failed write: the file, what failed, the reason, the remedy."""
+    return ClusterError(
+        f"{path}: {what} ({problem.strerror}): {remedy_of(path, problem)} or {otherwise}"
+    )
+
+
+def remedy_of(path: Path, problem: OSError) -> str:
+    """What helps the disk that refused to write `path`."""
     if problem.errno in FULL:
-        remedy = "free some space"
-    elif problem.errno in _NOT_OURS:
-        remedy = f"make {path.parent} writable for this user"
-    else:
-        remedy = "check that place"
-    return ClusterError(f"{path}: {what} ({problem.strerror}): {remedy} or {otherwise}")
+        return "free some space"
+    if problem.errno in _NOT_OURS:
+        return f"make {path.parent} writable for this user"
+    return "check that place"
 
 
 def sync_folder(folder: Path) -> None:

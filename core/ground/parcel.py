@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Protocol
 
 from core.ground.errors import ClusterError, reason_of
-from core.ground.files import FULL, whole_folder, write_refusal
+from core.ground.files import FULL, of_disk, remedy_of, whole_folder, write_refusal
 
 MOST_NAME_BYTES = 255
 LEFT_FREE_BYTES = 512 << 20
@@ -146,7 +146,7 @@ MOST_RATIO = 100
 FREE_BYTES = 64 << 20
 """Allowed whatever the ratio: a short log that repeats one line is no attack."""
 
-_BROKEN = (
+_DAMAGED = (
     OSError,
     EOFError,
     tarfile.TarError,
@@ -155,7 +155,7 @@ _BROKEN = (
     OverflowError,
     RecursionError,
 )
-"""Errors of a disk, of an archive, and those that tarfile raises beside its own."""
+"""Errors of a damaged archive: of gzip, of tarfile and those that it raises beside its own."""
 
 
 @dataclass(frozen=True)
@@ -251,18 +251,31 @@ def unpack_folder(
     Takes only plain files and folders below that folder, and no more of them than the kind has: an
     archive from another machine writes nowhere else and fills no disk, which is looked at before
     each file. Raises ClusterError when it is damaged, larger than that, or the place cannot be
-    written.
+    written; the three have different causes in it.
     """
     target = into / name
+    if PurePosixPath(name).parts != (name,) or not is_plain_name(name):
+        raise ClusterError(f"{into}: {kind.refusal}: {name!r}: expected the plain name of a folder")
     try:
-        if PurePosixPath(name).parts != (name,) or not is_plain_name(name):
-            raise RefusedArchive(f"{name!r}: expected the plain name of a folder")
         into.mkdir(parents=True, exist_ok=True)
         with whole_folder(target) as partial:
-            _unpack_entries(archive, name, partial, kind, most_bytes_of)
+            try:
+                _unpack_entries(archive, name, partial, kind, most_bytes_of)
+            except RefusedArchive as error:
+                raise ClusterError(f"{target}: {kind.refusal}: {error}; {kind.remedy}") from error
+            except _DAMAGED as error:
+                if isinstance(error, OSError) and of_disk(error):
+                    raise
+                raise ClusterError(
+                    f"{target}: {kind.refusal}: the archive is damaged: {reason_of(error)};"
+                    f" {kind.remedy}"
+                ) from error
             checked(partial)
-    except _BROKEN as error:
-        raise ClusterError(f"{target}: {kind.refusal}: {error}; {kind.remedy}") from error
+    except OSError as error:
+        raise ClusterError(
+            f"{target}: {kind.refusal}: {reason_of(error)}: {remedy_of(target, error)};"
+            f" {kind.remedy}"
+        ) from error
     return target
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.apps.files import MOST_BYTES, MOST_FILES, files_of_app
 from core.ground.children import finished
-from core.ground.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError, reason_of
 from core.ground.files import (
     LARGEST_OF_RUN,
     NO_LINK,
@@ -105,10 +105,14 @@ def read_record(path: Path, kind: type[Record], what: str) -> Record:
         content = read_object(path, LARGEST_OF_RUN, SCHEMA)
         del content["schema"]
         return record_of(kind, content)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise ClusterError(
+            f"{path}: cannot be read: {reason_of(error)}: look at its owner and its disk"
+        ) from error
+    except ValueError as error:
         raise UsageError(
-            f"{path}: expected {what} writes, got {type(error).__name__}: {error}; `fab deploy"
-            " start --no-jobs` brings the node to the version of `fab` that wrote it"
+            f"{path}: expected {what} writes, got {error}; `fab deploy start --no-jobs` brings the"
+            " node to the version of `fab` that wrote it"
         ) from error
 
 
@@ -218,9 +222,12 @@ def unpack_app(archive: Path, digest: str, into: Path) -> None:
         try:
             actual = files_of_app(unpacked).digest
         except UsageError as problem:
-            raise ValueError(str(problem)) from None
+            raise ClusterError(f"{into}: {APP.refusal}: {problem}; {APP.remedy}") from None
         if actual != digest:
-            raise ValueError(f"expected files with the digest {digest:.16}, got {actual:.16}")
+            raise ClusterError(
+                f"{into}: {APP.refusal}: expected files with the digest {digest:.16}, got"
+                f" {actual:.16}; {APP.remedy}"
+            )
 
     unpack_file(archive, into, APP, checked)
     archive.unlink()
@@ -236,7 +243,8 @@ def unpack_file(
     try:
         descriptor = os.open(archive, NO_LINK)
     except OSError as problem:
-        raise ClusterError(f"{archive}: {kind.refusal}: {problem}; {kind.remedy}") from None
+        reason = reason_of(problem)
+        raise ClusterError(f"{archive}: {kind.refusal}: {reason}; {kind.remedy}") from None
     with os.fdopen(descriptor, "rb") as stream:
         return unpack_folder(stream, target.name, target.parent, kind, checked)
 
