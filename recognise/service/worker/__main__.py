@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from core.cage import calls, landlock, python_folders
-from core.cage.calls import MODEL
-from core.cage.landlock import keep_capabilities
+from core.cage.calls import forbid_by
+from core.cage.landlock import enter, keep_capabilities
+from core.cage.profiles import profile
 from core.exported.description import model_bytes, read_description
 from core.exported.runtimes import Model, import_runtime, open_content
 from core.ground.accounts import MODELS_ACCOUNT, become, die_with_parent, why_root
@@ -36,17 +36,8 @@ from recognise.service.worker.frames import (
 )
 
 MOST_FILES = 64
-OURS = ("core", "recognise")
-SYSTEM = (
-    "/usr",
-    "/lib",
-    "/lib64",
-    "/etc/ld.so.cache",
-    "/proc/cpuinfo",
-    "/proc/meminfo",
-    "/sys/devices",
-)
-"""Paths that the runtimes read after their import: libraries, and which processor this is."""
+KEPT = profile("model")
+"""It is read before root becomes an account that may not read our packages."""
 
 
 def main(
@@ -101,11 +92,10 @@ def _give_up_rights(memory_bytes: int) -> None:
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     leave_root()
-    read = landlock.existing(*python_folders(OURS), *SYSTEM)
     # The service says what this kernel does not hold: nothing hears this process.
-    enforced = landlock.enter(landlock.Rights(read=read, bind=(), connect=()))
+    enforced = enter(KEPT.rights())
     with suppress(OSError):  # where a container's own filter of calls lets none add another
-        calls.forbid_by(enforced, MODEL)
+        forbid_by(enforced, KEPT.calls)
 
 
 def leave_root() -> None:
