@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> None:
     """Enter the cage and become the program, or end with the reason."""
     end = arguments.index("--")
     name, *fills = arguments[:end]
-    program, *_ = command = arguments[end + 1 :]
+    command = [*arguments[end + 1 :]]
     chosen = profile(name)
     slots: dict[str, list[str]] = {slot: [] for slot in chosen.slots}
     for fill in fills:
@@ -37,9 +37,9 @@ def main(arguments: Sequence[str]) -> None:
         coverage = landlock.enter(chosen.rights(**slots))
         landlock.keep_capabilities(landlock.FILE_CAPABILITIES)
         calls.forbid_by(coverage, chosen.calls)
-        os.execvp(program, command)
+        os.execvp(command[0], command)
     except OSError as problem:
-        sys.stderr.write(f"core.cage: {program}: {problem}\n")
+        sys.stderr.write(f"core.cage: {command[0]}: {problem}\n")
         sys.exit(FAILED)
 
 

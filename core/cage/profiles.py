@@ -76,7 +76,7 @@ def _ports(words: Words | None, groups: Mapping[str, Fill]) -> tuple[int, ...] |
         fill = groups[word]
         if fill is None:
             return None
-        ports += map(int, fill)
+        ports += [int(str(port)) for port in fill]
     return None if words is None else tuple(ports)
 
 
