@@ -1,14 +1,17 @@
 """A program on several nodes: the lead, and a runner for each worker, as units run them."""
 
 import json
+import math
 import signal
 import socket
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -24,7 +27,7 @@ from cluster.programs.frames import (
 from cluster.programs.group import Group, GroupMember
 from cluster.programs.lead import LOST, Lead, RemoteProcess
 from cluster.programs.program import Member
-from cluster.programs.runner import RunnerTask
+from cluster.programs.runner import RunnerTask, run
 from cluster.programs.runner import _LeadConnection as Served
 from core.ground.errors import ClusterError, ExitCode
 from deploy.common.project import environment_for_any_folder
@@ -199,9 +202,29 @@ def test_a_runner_tells_another_process_nothing_and_obeys_it_in_nothing(tmp_path
         listener.accept()[0] as theirs,
     ):
         Channel(theirs).send(FrameType.START, {"variables": {}, "arguments": []})
-        assert not Served(task, ours).serve()
+        assert not Served(task, ours).serve(math.inf)
         heard = theirs.recv(4096)
     assert (b"worker:0" in heard, b"secret" in heard, made.exists()) == (True, False, False)
+
+
+def test_a_runner_ends_where_another_program_has_its_lead_s_port(tmp_path: Path) -> None:
+    """After a reboot, say: that lead refuses it each time, or is busy and accepts none."""
+    lead = Lead("127.0.0.1", 0, "another", HOSTS)
+    address = ("127.0.0.1", lead.port)
+    task = RunnerTask(address, FIRST, "worker:0", free_ports(2), Path("p.py"), tmp_path / "files")
+    refused = f"127.0.0.1:{lead.port}: expected the lead of the program, got no proof"
+    with pytest.raises(ClusterError, match=refused):
+        run(task, 0.2)
+    is_over = Event()
+    with ThreadPoolExecutor(1) as pool:
+        gathering = pool.submit(lead.gather, NAMES, is_over.is_set, HANG_SECONDS)
+        with pytest.raises(ClusterError, match=refused):
+            run(task, 0.2)
+        is_over.set()
+        assert gathering.result() == {}
+    lead.close(last=True)
+    with pytest.raises(ClusterError, match="Connection refused"):
+        run(task, 0.2)
 
 
 @pytest.mark.parametrize(
