@@ -27,7 +27,7 @@ from cluster.programs.frames import (
 from cluster.programs.group import Group, GroupMember
 from cluster.programs.lead import LOST, Lead, RemoteProcess
 from cluster.programs.program import Member
-from cluster.programs.runner import RunnerTask, run
+from cluster.programs.runner import RunnerTask, run, two_free
 from cluster.programs.runner import _LeadConnection as Served
 from core.ground.errors import ClusterError, ExitCode
 from deploy.common.project import environment_for_any_folder
@@ -41,7 +41,7 @@ from deploy.jobs.program_task import (
 from deploy.jobs.records import JobFolder
 from deploy.jobs.request import to_bytes
 from tests.cluster.apps.trees import write_tree
-from tests.deploy.playing import eventually
+from tests.deploy.playing import eventually, gone
 from tests.hang import HANG_SECONDS
 from tests.ports import free_ports
 
@@ -148,6 +148,32 @@ def test_a_node_that_is_lost_ends_the_program(nodes: Nodes) -> None:
     assert [part.return_code for part in group.members] == [-signal.SIGTERM, LOST]
 
 
+def test_the_next_lead_begins_again_on_the_same_runners(nodes: Nodes) -> None:
+    """The coordinator was killed: a member of a dead group is useless, its runner is not."""
+    started = nodes.folder / "started"
+    source = f"""
+        import os, time
+        if os.environ["RANK"] == "0":
+            with open({str(started) + ".tmp"!r}, "w") as file:
+                file.write(str(os.getpid()))
+            os.rename(file.name, {str(started)!r})
+            time.sleep(600)
+        print("done")
+        """
+    processes = nodes.begin(source)
+    processes[NAMES[0]].begin({"RANK": "0"}, [], nodes.folder / "run")
+    eventually(started.exists, "the program's start")
+    nodes.lead.close(last=False)
+    eventually(lambda: gone(int(started.read_text())), "the end of the program")
+    nodes.lead = Lead("127.0.0.1", nodes.lead.port, "secret", HOSTS)
+    processes = dict(nodes.lead.gather(NAMES, lambda: False, 60.0))
+    for process in processes.values():
+        process.begin({"RANK": "1"}, [], nodes.folder / "run")
+    group, heard = nodes.run(processes)
+    assert ([part.return_code for part in group.members], heard) == ([0, 0], [b"done\n"] * 2)
+    assert nodes.end() == [0, 0]
+
+
 def test_the_lead_takes_a_member_from_its_node_with_its_key_alone(
     nodes: Nodes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -225,6 +251,14 @@ def test_a_runner_ends_where_another_program_has_its_lead_s_port(tmp_path: Path)
     lead.close(last=True)
     with pytest.raises(ClusterError, match="Connection refused"):
         run(task, 0.2)
+
+
+def test_a_second_program_takes_other_ports_of_the_node() -> None:
+    taken, *others = free_ports(3)
+    with socket.create_server(("", taken)):
+        assert two_free((taken, *others)) == tuple(others)
+        with pytest.raises(ClusterError, match="expected two free ports of .*, found 1"):
+            two_free((taken, others[0]))
 
 
 @pytest.mark.parametrize(

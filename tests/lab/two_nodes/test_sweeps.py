@@ -84,8 +84,8 @@ def test_a_node_that_restarts_gets_the_next_run(place: Place, ending: str) -> No
         else:
             place.on(node.name, "systemctl reboot")
         eventually(lambda: ("waiting", None) in runs(), "its run waits", BOOT_SECONDS)
-        eventually(lambda: not node.running, "it is off", BOOT_SECONDS)
-        node.boot()
+        if ending == "power cut":
+            node.boot()
         eventually(lambda: sorted(runs()) == both, "it has a run again", BOOT_SECONDS)
         assert "-task" in place.on(node.name, AGENTS)
         place.operator.fab("job", "cancel")
