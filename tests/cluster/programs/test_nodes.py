@@ -257,7 +257,7 @@ def test_a_second_program_takes_other_ports_of_the_node() -> None:
     taken, *others = free_ports(3)
     with socket.create_server(("", taken)):
         assert two_free((taken, *others)) == tuple(others)
-        with pytest.raises(ClusterError, match="expected two free ports of .*, found 1"):
+        with pytest.raises(ClusterError, match=r"expected two free ports of .*, found 1"):
             two_free((taken, others[0]))
 
 
