@@ -85,7 +85,7 @@ def _readers() -> str:
 TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
     "modes": ("modes.md", _modes),
     "codecs": ("modes.md", _codecs),
-    "optimizers": ("engine.md", _optimizers),
+    "optimizers": ("models.md", _optimizers),
     "models": ("models.md", _models),
     "readers": ("data.md", _readers),
 }

@@ -1,4 +1,4 @@
-"""docs/jobs.md lists what a result holds, and nothing else."""
+"""docs/runs.md lists what a result holds, and nothing else."""
 
 import re
 
@@ -9,13 +9,13 @@ from cluster.jobs.train import TrainRun
 from core.inventory import load
 from tests.cluster.jobs.cluster import PROJECT
 
-PAGE = (PROJECT / "docs" / "jobs.md").read_text()
+PAGE = (PROJECT / "docs" / "runs.md").read_text()
 
 
 def test_every_key_of_a_training_result_is_listed() -> None:
     inventory = load(PROJECT / "inventories" / "local.yaml")
     described = TrainRun(JobContext(inventory, Display(quiet=True), Cancel())).result()
-    section = PAGE[PAGE.index("### `result.json`") : PAGE.index("### `model/`")]
+    section = PAGE[PAGE.index("## `result.json`") : PAGE.index("## `model/`")]
     listed = set(
         re.findall(
             r"`(\w+)`", "".join(line.split("|")[1] for line in section.splitlines() if "|" in line)
