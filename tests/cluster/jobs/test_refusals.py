@@ -198,7 +198,9 @@ def test_a_server_that_does_not_answer_is_stopped_or_not_started(
 def test_a_model_of_other_classes_is_not_continued(here: Path, labels: str, words: str) -> None:
     network = build(ThesisModel(hidden=8), window_steps=64, channels=6, classes=4)
     plain = Standardization(np.zeros(6, np.float32), np.ones(6, np.float32))
-    store(here / "run" / "model", network, network.initial(0), plain, tuple(labels), "")
+    store(
+        here / "run" / "model", StoredModel(network, network.initial(0), plain, tuple(labels), "")
+    )
     (here / "run" / "result.json").write_text('{"status": "done"}')
     described = with_recordings(here, f"jobs.train.from_run={here / 'run'}")
     assert words in refusal(TrainRun, described, here)
