@@ -71,6 +71,12 @@ def test_what_is_no_data_is_refused(tmp_path: Path, given: Any, said: str) -> No
         ),
         ([(IMAGES[0], 0), (IMAGES[0, 0], 0)], None, "x_train[1]: expected shapes"),
         ([(IMAGES[0], "cat")], None, "name all classes in labels"),
+        ([Batch(IMAGES[:3], CLASSES[:2])], None, "y_train: expected 3 targets, one for each"),
+        (
+            [Batch(IMAGES[:2], CLASSES[:2], weights=np.ones((2, 1), np.float32))],
+            None,
+            "expected 2 numbers, one for each training example, got shape (2, 1)",
+        ),
         ([(np.zeros((5, 2)), TAGS[0])], None, "also of one: Batch(x[None], y[None])"),
         (
             [Batch(IMAGES, np.eye(3)[CLASSES], test=test) for test in (False, True)],

@@ -50,6 +50,14 @@ def test_cbor_that_is_no_document_of_readings(content: bytes, says: str, tmp_pat
         read(tmp_path, "r.cbor", content, CBOR)
 
 
+@pytest.mark.parametrize("interval_ms", ["20", 0, 1001, None])
+def test_an_interval_that_is_none_of_milliseconds(interval_ms: Any, tmp_path: Path) -> None:
+    document = {"interval_ms": interval_ms, "rows": [[1.0] * 6]}
+    form = {**CBOR, "json": {"rows": "rows", "interval_ms": "interval_ms"}}
+    with refused("r.cbor: interval_ms: expected milliseconds between two readings, got"):
+        read(tmp_path, "r.cbor", cbor2.dumps(document), form)
+
+
 def test_a_value_of_another_kind_is_named_and_not_written_out(tmp_path: Path) -> None:
     names = ("time", "ax", "ay", "az", "gx", "gy", "gz", "label", "person")
     row: dict[str, Any] = dict.fromkeys(names, 1.0) | {"label": "rest", "person": "anna"}
