@@ -372,11 +372,9 @@ class RecordingFormat(Section):
         """Return the class that a word means, empty where it is left out; None if unknown."""
         if word in self.missing:
             return ""
-        if not self.label.words:
-            return word
-        if word not in self.label.words:
+        if self.label.words and word not in self.label.words:
             return None
-        return self.label.words[word] or ""
+        return self.label.words.get(word, word) or ""
 
     @property
     def sensors(self) -> tuple[str | None, ...]:
