@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cluster.jobs.updates import LossCourse
+from cluster.jobs.fit import LossCourse
 from tests.tables import table
 
 GUESSING = 2.3

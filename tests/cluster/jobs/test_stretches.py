@@ -10,9 +10,8 @@ import pytest
 
 from cluster.jobs import training
 from cluster.jobs.fit import Fit, Plan
-from cluster.jobs.modes import ItemResult, Memories, Step
+from cluster.jobs.modes import ItemResult, Memories, Step, parts_of
 from cluster.jobs.run_logs import LET_GO, ChaosLog, Hold
-from cluster.jobs.updates import parts_of
 from core.consistency import Speeds
 from core.consistency.asynchronous import Asynchronous
 from core.engine.chaos import ChaosPlan
