@@ -154,3 +154,16 @@ def test_parts_that_cannot_be_true_are_left_out(seconds: Any, believed: bool) ->
         assert list(found) == ["pull", "compute", "push", "wait"]
         assert min(found.values()) >= 0.0
         assert sum(found.values()) == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_memory_is_lost_once_its_worker_had_one_in_this_fit() -> None:
+    memories = Memories()
+    for task, fit, forgot in (
+        (0, 0, True),
+        (1, 0, True),
+        (0, 0, False),
+        (0, 0, True),
+        (1, 9, True),
+    ):
+        memories.record_reply(task, fit, forgot=forgot)
+    assert (memories.lost, memories.holders) == (1, 1)
