@@ -34,11 +34,12 @@ from core.engine.watchdog import SILENT_SECONDS
 from core.engine.workers import InOrder, Item, ItemSource, Outcome
 from core.ground.errors import ClusterError, UsageError
 from core.ground.lazy import tf
+from core.ground.ports import check_free
 from core.inventory import Inventory, Task
 from core.inventory.slots import PROCESSORS, DeviceSettings, cores_of_workers
 from core.metrics.process import processor, usable_cores
 from core.server.port_guard import PortGuard
-from core.server.sockets import accepts, answering, check_free
+from core.server.sockets import accepts, answering
 
 log = logging.getLogger(__name__)
 

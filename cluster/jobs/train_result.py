@@ -60,8 +60,8 @@ def describe_dataset(dataset: Dataset | None) -> dict[str, Any]:
         return dict.fromkeys(DATASET_KEYS)
     listed = {
         "labels": list(dataset.labels),
-        "channel_names": list(dataset.channel_names),
-        "units": list(dataset.units),
+        "channel_names": list(dataset.signals.channels),
+        "units": list(dataset.signals.units),
         "sensors": {sensor.name: sensor.kind for sensor in dataset.signals.sensors},
         "format_sha256": dataset.signals.format_sha256,
         "held_out": asdict(dataset.held_out),

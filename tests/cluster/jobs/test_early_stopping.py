@@ -75,3 +75,10 @@ def test_a_refit_trains_as_long_as_the_selected_epoch_on_the_same_schedule() -> 
         [(one.id, one.batches, one.rows) for one in cut.fresh(3)],
         [(one.id, one.batches, one.rows) for one in whole.fresh(3)],
     )
+
+
+@pytest.mark.parametrize("changes", [{"more": 1}, {"first_id": None}])
+def test_a_fit_of_another_version_is_none(changes: dict[str, int | None]) -> None:
+    facts = {**Fit(vector=NOTHING).facts(), **changes}
+    with pytest.raises(ValueError, match=r"more|first_id"):
+        Fit.of(facts, NOTHING)

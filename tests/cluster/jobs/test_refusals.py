@@ -195,6 +195,42 @@ def test_a_server_that_does_not_answer_is_stopped_or_not_started(
     assert type(caught.value) is kind
 
 
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ("0124", "has the class '4', the recordings have 0, 1, 2, 3: add recordings of it"),
+        ("1023", "has its classes in another order, 1, 0, 2, 3: take"),
+    ],
+)
+def test_a_model_of_other_classes_is_not_continued(here: Path, labels: str, words: str) -> None:
+    network = build(ThesisModel(hidden=8), window_steps=64, channels=6, classes=4)
+    plain = Standardization(np.zeros(6, np.float32), np.ones(6, np.float32))
+    store(
+        here / "run" / "model", StoredModel(network, network.initial(0), plain, tuple(labels), "")
+    )
+    (here / "run" / "result.json").write_text('{"status": "done"}')
+    described = with_recordings(here, f"jobs.train.from_run={here / 'run'}")
+    assert words in refusal(TrainRun, described, here)
+
+
+def test_cv_takes_no_faults_and_no_run_that_saw_its_people(here: Path) -> None:
+    described = with_recordings(here, "jobs.train.mode=single")
+    chaos = ChaosPlan.parse("late:0.1")
+    assert "--chaos: strikes a training" in refusal(
+        CrossValidationRun, described, here, chaos=chaos
+    )
+    described = with_recordings(here, "jobs.train.mode=single", "jobs.train.from_run=/run")
+    said = refusal(CrossValidationRun, described, here)
+    assert "jobs.train.from_run: that run saw people whom a fold holds out" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("worker:1", 409), ("worker:1234567", 404), ("ps:0", 404), ("", 404)]
+)
+def test_what_cannot_be_drained_while_no_worker_works(name: str, status: int) -> None:
+    assert session.drain(None, name, 1.0)[0] == status
+
+
 def test_a_taken_port_of_the_coordinator_is_one_line(here: Path) -> None:
     inventory = inventory_in(here)
     port = inventory.task("coordinator", 0).port
