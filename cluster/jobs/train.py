@@ -22,7 +22,7 @@ from cluster.jobs.evaluation import (
     run_test_stage,
     say_groups,
 )
-from cluster.jobs.fit import Fit, Plan, Rows, epochs_of_refit
+from cluster.jobs.fit import DivergedError, Fit, Plan, Rows, epochs_of_refit
 from cluster.jobs.job_network import model_to_continue, standardization_for, with_parameters_of
 from cluster.jobs.lifecycle import JobContext
 from cluster.jobs.run_folder import RunFolder
@@ -32,7 +32,6 @@ from cluster.jobs.sources import TrainRows, load_dataset
 from cluster.jobs.train_result import StoredModel, export_app, store
 from cluster.jobs.training import Trainer
 from cluster.jobs.training_job import Placed, TrainingJob, opening_lines, reproducible
-from cluster.jobs.updates import DivergedError
 from core.consistency import Speeds
 from core.engine.changes import ParameterServerLost
 from core.ground.errors import UsageError
