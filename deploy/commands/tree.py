@@ -296,8 +296,9 @@ def _invoke(command_line: Sequence[str], program: str, foreign: Mapping[str, str
         with tree.make_context(program, list(command_line)) as context:
             tree.invoke(context)
     except click.UsageError as problem:
-        assert problem.ctx is not None  # `parse_args` gives it one
-        command = problem.ctx.command
+        refusing = problem.ctx
+        assert refusing is not None  # `parse_args` gives it one
+        command = refusing.command
         assert isinstance(command, ActionCommand | ActionGroup | Tree)
-        name = problem.ctx.command_path.removeprefix(program).strip()
+        name = refusing.command_path.removeprefix(program).strip()
         raise UsageError(command.refusal(name, problem, foreign)) from None

@@ -4,7 +4,7 @@
 shared folders are lines of fstab, which systemd mounts.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from deploy.cluster import places
 from deploy.cluster.places import ACCOUNTS, DEPLOY_STATE, STATE, account_numbers
@@ -15,7 +15,6 @@ from deploy.converge.subject import (
     Changes,
     DeploymentSpec,
     Found,
-    NodeAnswer,
     Shell,
     Subject,
     text_diff,
@@ -40,25 +39,22 @@ def _undo_accounts() -> str:
     )
 
 
-def _account_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    return {
-        "users": {
-            fields[0]: (int(fields[2]), int(fields[3])) for fields in _entries(answer, "users")
-        },
-        "uid_owners": {int(fields[2]): fields[0] for fields in _entries(answer, "uid")},
-        "gid_owners": {int(fields[2]): fields[0] for fields in _entries(answer, "gid")},
-        "powers": {
-            name: powers[:200]
-            for name, _, powers in (
-                line.partition(" ") for line in answer.sections.get("powers", "").splitlines()
-            )
-        },
-    }
+def _users(text: str) -> dict[str, tuple[int, int]]:
+    return {fields[0]: (int(fields[2]), int(fields[3])) for fields in _entries(text)}
 
 
-def _entries(answer: NodeAnswer, section: str) -> Iterator[Sequence[str]]:
+def _owners(text: str) -> dict[int, str]:
+    return {int(fields[2]): fields[0] for fields in _entries(text)}
+
+
+def _powers(text: str) -> dict[str, str]:
+    lines = (line.partition(" ") for line in text.splitlines())
+    return {name: powers[:200] for name, _, powers in lines}
+
+
+def _entries(text: str) -> Iterator[Sequence[str]]:
     """Yield the fields of each line of passwd or group."""
-    for line in answer.sections[section].split("\n"):
+    for line in text.split("\n"):
         fields = line.split(":")
         if len(fields) > 3:
             yield fields
@@ -124,7 +120,12 @@ def _plan_accounts(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
 NODE_ACCOUNTS = Subject(
     "accounts",
     "prepare",
-    read=_account_facts,
+    facts={
+        "users": _users,
+        "uid_owners": _owners,
+        "gid_owners": _owners,
+        "powers": _powers,
+    },
     check=_account_findings,
     plan=_plan_accounts,
     undo=_undo_accounts,
@@ -158,14 +159,12 @@ def _apt_script(name: str, **values: str | list[str]) -> str:
     return filled(f"converge/{name}", places=places, planned=PLANNED, apt=Inline(_APT), **values)
 
 
-def _package_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    installed = (line.split() for line in answer.sections["packages"].splitlines())
+def _packages(text: str) -> dict[str, str]:
+    installed = (line.split() for line in text.splitlines())
     return {
-        "packages": {
-            fields[0]: fields[2]
-            for fields in installed
-            if len(fields) == 3 and fields[1].startswith("ii")
-        }
+        fields[0]: fields[2]
+        for fields in installed
+        if len(fields) == 3 and fields[1].startswith("ii")
     }
 
 
@@ -222,7 +221,7 @@ def _plan_packages(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
 PACKAGES = Subject(
     "packages",
     "prepare",
-    read=_package_facts,
+    facts={"packages": _packages},
     plan=_plan_packages,
     undo=lambda: _apt_script("packages_undo.sh"),
     questions=lambda spec: Questions(files=(PLANNED,)),

@@ -14,7 +14,7 @@ from deploy.cluster.services import kept_tasks
 from deploy.converge.apply import StepFailedError, StepFailure
 from deploy.converge.check import Finding
 from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.subject import DeploymentSpec, Found, NodeAnswer, Subject
+from deploy.converge.subject import DeploymentSpec, Found, Subject
 from deploy.converge.survey import survey
 from deploy.render.network import NFS_PORT, NODE_EXPORTER_PORT, firewall_mark
 from deploy.rooted.commands import PYTHON
@@ -273,13 +273,13 @@ def _counts(
     return unreached.reason != REFUSED or unreached.need.port in facts.listening
 
 
-def _reachability_facts(answer: NodeAnswer) -> Mapping[str, object]:
+def _sources(text: str) -> dict[str, str]:
     sources: dict[str, str] = {}
-    for line in answer.sections.get("routes", "").splitlines():
+    for line in text.splitlines():
         fields = line.split()
         if fields and fields[0] != "local" and "src" in fields:
             sources[fields[0]] = fields[fields.index("src") + 1]
-    return {"sources": sources}
+    return sources
 
 
 def _check(spec: DeploymentSpec, facts: MachineFacts) -> Found:
@@ -314,5 +314,5 @@ def _questions(spec: DeploymentSpec) -> Questions:
 
 
 REACHABILITY = Subject(
-    "reachability", "services", read=_reachability_facts, check=_check, questions=_questions
+    "reachability", "services", facts={"sources": _sources}, check=_check, questions=_questions
 )

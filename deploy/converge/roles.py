@@ -4,7 +4,7 @@ The way in stays open: rules that shut the operator out are undone. Pure.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from deploy.cluster.places import CONTROL_TOKEN, ROLE_ACCOUNT, UNIT_FOLDER, account_numbers
@@ -24,7 +24,6 @@ from deploy.converge.subject import (
     Changes,
     DeploymentSpec,
     Found,
-    NodeAnswer,
     Reconnect,
     Shell,
     Subject,
@@ -78,9 +77,10 @@ listed=$(nft -s list table inet {TABLE} 2>/dev/null) &&
 """
 
 
-def _firewall_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    fields = answer.sections["firewall"].split()
-    return {"firewall": fields[-1] if fields else None}
+def _loaded_mark(text: str) -> str | None:
+    for mark in reversed(text.split()):
+        return mark
+    return None
 
 
 def _firewall_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
@@ -221,7 +221,7 @@ FIREWALL = Subject(
     "firewall",
     "firewall",
     _FIREWALL_SCRIPT,
-    _firewall_facts,
+    {"firewall": _loaded_mark},
     _firewall_findings,
     _plan_firewall,
     _undo_firewall,
