@@ -62,26 +62,28 @@ class RunnerTask:
 
 
 def run(task: RunnerTask, connect_seconds: float = CONNECT_SECONDS) -> None:
-    """Serve the lead until it says that all is over. Raises ClusterError where there is no lead.
+    """Serve the lead until it says that all is over.
 
-    Main thread only.
+    Raises ClusterError where no lead has proven itself for `connect_seconds`: the one of another
+    program may have its port by now. Main thread only.
     """
     until = time.monotonic() + connect_seconds
     while True:
+        problem = "no proof of this program's key"
         try:
-            connection = socket.create_connection(task.lead, timeout=5.0)
-        except OSError as problem:
-            if time.monotonic() > until:
-                where = f"{task.lead[0]}:{task.lead[1]}"
-                raise ClusterError(
-                    f"{where}: expected the lead of the program, got {problem}: it has ended"
-                ) from None
-            pause(_PAUSE_SECONDS)
-            continue
-        with connection:
-            if _LeadConnection(task, connection).serve():
-                return
-        until = time.monotonic() + connect_seconds
+            with socket.create_connection(task.lead, timeout=5.0) as connection:
+                served = _LeadConnection(task, connection)
+                if served.serve(until):
+                    return
+                if served.is_proven:
+                    until = time.monotonic() + connect_seconds
+        except OSError as error:
+            problem = str(error)
+        if time.monotonic() > until:
+            raise ClusterError(
+                f"{task.lead[0]}:{task.lead[1]}: expected the lead of the program, got {problem}:"
+                " it has ended"
+            )
         pause(_PAUSE_SECONDS)
 
 
@@ -107,7 +109,8 @@ class _LeadConnection:
         self._used_at = 0.0
         self._files = FileTaker(task.files)
         self._expected_proof = ""
-        """The proof of the lead, until it has given it."""
+        self.is_proven = False
+        """Whether the other end is the lead of this program: it has given its proof."""
         self._expected_owner = ""
         """The owner of files on their way."""
         self._sent: SentFiles = {}
@@ -126,10 +129,10 @@ class _LeadConnection:
         except (OSError, ValueError):
             return ""
 
-    def serve(self) -> bool:
-        """Return whether the lead says that all is over; else the connection broke.
+    def serve(self, until: float) -> bool:
+        """Return whether the lead says that all is over.
 
-        Then there may be another attempt.
+        Else the connection broke, or nothing was proven `until` then, by the monotonic clock.
         """
         keep_alive(self._channel.socket)
         port, second = two_free(self._task.ports)
@@ -138,16 +141,16 @@ class _LeadConnection:
             hello = greeting(self._channel.socket, self._task.key, self._task.member)
             self._expected_proof = proof_of_lead(self._task.key, hello["nonce"])
             self._channel.send(FrameType.HELLO, {**hello, "whose": self._owner, **ports})
-            return self._listen()
+            return self._listen(until)
         except (OSError, ProtocolError):
             return False
         finally:
             self._end()
 
-    def _listen(self) -> bool:
+    def _listen(self, until: float) -> bool:
         with selectors.DefaultSelector() as selector:
             selector.register(self._channel, selectors.EVENT_READ)
-            while True:
+            while self.is_proven or time.monotonic() < until:
                 for key, _ in selector.select(0.1):
                     if key.fileobj is self._channel:
                         before = self._process
@@ -165,11 +168,12 @@ class _LeadConnection:
                         if self._process.fileno() in selector.get_map():
                             selector.unregister(self._process.fileno())
                         self._report(code)
+        return False
 
     def _obey(self) -> bool:
         """Return whether the lead takes leave. Raises ProtocolError where the connection broke."""
         for kind, content in self._channel.received():
-            if self._expected_proof:
+            if not self.is_proven:
                 self._prove(kind, content)
                 continue
             if kind is FrameType.BYE:
@@ -190,7 +194,7 @@ class _LeadConnection:
             str(frame_object(content).get("proof")), self._expected_proof
         ):
             raise ProtocolError("not the lead of this job")
-        self._expected_proof = ""
+        self.is_proven = True
 
     def _take_file(self, kind: FrameType, content: bytes) -> None:
         """A file for the next process, from the lead, or whose files those will be."""

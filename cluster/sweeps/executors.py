@@ -123,7 +123,10 @@ class RemoteExecutor:
         if self._folder is not None:
             keep_latest_checkpoints(self._folder)
         process = self._lead.processes.get(self.name)
-        if process is not None and process.is_lost:
+        if process is None:
+            return
+        process.look()
+        if process.is_lost:
             process.leave(last=False)
             del self._lead.processes[self.name]
 

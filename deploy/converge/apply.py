@@ -262,7 +262,7 @@ def _run_batch(
 def _carry_out(node: Connector, step: Step, progress: DeploymentDisplay) -> None:
     match step:
         case Shell():
-            content = None
+            content = b""
             if step.stdin is not None:
                 content = step.stdin.read_bytes()
             _run(node, shell(step.script), step.deadline_seconds, stdin=content)
@@ -296,7 +296,7 @@ def _run(
     command: Words,
     deadline_seconds: float,
     user: str | None = None,
-    stdin: bytes | None = None,
+    stdin: bytes = b"",
 ) -> CommandResult:
     outcome = node.run(
         command, deadline_seconds=deadline_seconds, stdin=stdin, root=user is None, user=user
@@ -337,7 +337,7 @@ def run_as_root(
     command: Words,
     failed: str,
     deadline_seconds: float,
-    stdin: bytes | None = None,
+    stdin: bytes = b"",
 ) -> str:
     """Return what a command printed. Raises ClusterError, which says what has `failed`."""
     done = node.run(command, stdin=stdin, root=True, deadline_seconds=deadline_seconds)

@@ -10,8 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from core.cage.calls import JOB, CallRights, coverage_under, what_holds
+from core.cage.calls import CallRights, coverage_under, what_holds
 from core.cage.landlock import ASK_VERSION, CREATE_RULESET, Coverage, held_by
+from core.cage.profiles import profile
 from deploy.common.command_line import quoted
 from deploy.converge.machine_facts import (
     LARGEST_SHARE,
@@ -360,7 +361,8 @@ def _coverage(text: str) -> Coverage | None:
 def _cage_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     coverage = facts.more.get("cage")
     if coverage is not None:
-        yield cage_finding(coverage, {"roles": CallRights(), "jobs": JOB})
+        kinds = {"roles": profile("role").calls, "jobs": profile("job").calls}
+        yield cage_finding(coverage, kinds)
 
 
 def cage_finding(

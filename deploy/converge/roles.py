@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from deploy.cluster.places import CONTROL_TOKEN, ROLE_ACCOUNT, UNIT_FOLDER, account_numbers
-from deploy.common.command_line import filled, quoted
+from deploy.common.command_line import Inline, filled, quoted
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.monitor import key_for, key_path, secret_at, secret_paths
 from deploy.converge.resources import (
@@ -36,6 +36,7 @@ from deploy.render.network import (
     FIREWALL_UNIT,
     NFS_PORT,
     NODE_EXPORTER_PORT,
+    OPEN_CONNECTIONS,
     RULES_PATH,
     TABLE,
     closed_ports,
@@ -54,6 +55,11 @@ FIREWALL_UNIT_PATH = f"{UNIT_FOLDER}/{FIREWALL_UNIT}"
 ROLLBACK_SECONDS = 60
 LOADED = f"{RULES_PATH}.loaded"
 """The digest of what nft listed right after our rules were loaded."""
+LISTING = (
+    f"nft -s list table inet {TABLE} 2>/dev/null |"
+    f" sed '/^\\tset {OPEN_CONNECTIONS} {{$/,/^\\t}}$/d'"
+)
+"""Lists the loaded rules without the connections of now."""
 CHANGED = "changed"
 """The mark in place of the rules' hash, where nft lists others than it did then."""
 
@@ -68,7 +74,7 @@ rm -f /run/pscluster-firewall.before
 
 _FIREWALL_SCRIPT = f"""\
 section firewall
-listed=$(nft -s list table inet {TABLE} 2>/dev/null) &&
+listed=$({LISTING}) && [ -n "$listed" ] &&
     if [ "$(printf '%s\\n' "$listed" | sha256sum)" = "$(cat {LOADED} 2>/dev/null)" ]; then
         printf '%s\\n' "$listed" | grep -o 'pscluster [0-9a-f]*'
     else
@@ -171,6 +177,7 @@ def keep_firewall(facts: MachineFacts, rules: str, closes: Sequence[str] = ()) -
         "converge/firewall_load.sh",
         trial=trial,
         TABLE=TABLE,
+        LISTING=Inline(LISTING),
         rollback_seconds=ROLLBACK_SECONDS,
     )
     keep = (
