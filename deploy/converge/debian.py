@@ -33,10 +33,9 @@ KEEP_COPIES = (
 first back."""
 
 
-def _undo_accounts() -> str:
-    return filled(
-        "converge/accounts_undo.sh", accounts=ACCOUNTS, places=places, files=_ACCOUNT_FILES
-    )
+_UNDO_ACCOUNTS = filled(
+    "converge/accounts_undo.sh", accounts=ACCOUNTS, places=places, files=_ACCOUNT_FILES
+)
 
 
 def _users(text: str) -> dict[str, tuple[int, int]]:
@@ -128,7 +127,7 @@ NODE_ACCOUNTS = Subject(
     },
     check=_account_findings,
     plan=_plan_accounts,
-    undo=_undo_accounts,
+    undo=_UNDO_ACCOUNTS,
     questions=lambda spec: Questions(uids=tuple(account_numbers(spec.inventory).values())),
 )
 
@@ -223,7 +222,7 @@ PACKAGES = Subject(
     "prepare",
     facts={"packages": _packages},
     plan=_plan_packages,
-    undo=lambda: _apt_script("packages_undo.sh"),
+    undo=_apt_script("packages_undo.sh"),
     questions=lambda spec: Questions(files=(PLANNED,)),
 )
 

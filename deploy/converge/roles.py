@@ -64,8 +64,7 @@ CHANGED = "changed"
 """The mark in place of the rules' hash, where nft lists others than it did then."""
 
 
-def _undo_firewall() -> str:
-    return f"""\
+_UNDO_FIREWALL = f"""\
 systemctl stop pscluster-firewall-undo.timer 2>/dev/null
 nft delete table inet {TABLE} 2>/dev/null
 rm -f /run/pscluster-firewall.before
@@ -231,7 +230,7 @@ FIREWALL = Subject(
     {"firewall": _loaded_mark},
     _firewall_findings,
     _plan_firewall,
-    _undo_firewall,
+    _UNDO_FIREWALL,
     lambda spec: Questions(units=(FIREWALL_UNIT,), packages=("nftables",)),
 )
 

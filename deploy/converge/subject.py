@@ -297,7 +297,7 @@ class Subject:
     """The check for what would make a start fail, and for what else is worth knowing."""
     plan: Callable[[DeploymentSpec, MachineFacts], Changes] = lambda spec, facts: iter(())
     """What to change of a node; within a phase the order of `SUBJECTS` counts."""
-    undo: Callable[[], str] = lambda: ""
+    undo: str = ""
     """Shell for `reset`, which ignores its return code. It may add to `notes` and `problems`."""
     questions: Callable[[DeploymentSpec], Questions] = lambda spec: Questions()
     """The files, units and packages of the node that its plan compares."""

@@ -236,8 +236,7 @@ def _plan_end(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
         )
 
 
-def _undo() -> str:
-    return f"""\
+_UNDO = f"""\
 systemctl stop {TUNNEL_UNIT} 2>/dev/null
 ip link delete {TUNNEL_INTERFACE} 2>/dev/null
 """
@@ -255,7 +254,7 @@ TUNNEL = Subject(
     },
     _check,
     _plan,
-    _undo,
+    _UNDO,
     lambda spec: Questions(
         files=(TUNNEL_FOLDER, PEERS_PATH, TUNNEL_SCRIPT),
         units=(TUNNEL_UNIT,),
