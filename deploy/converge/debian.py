@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from deploy.cluster import places
 from deploy.cluster.places import ACCOUNTS, DEPLOY_STATE, STATE, account_numbers
 from deploy.common.command_line import Inline, filled, quoted
-from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.converge.machine_facts import MachineFacts, Questions, Texts
 from deploy.converge.subject import (
     Change,
     Changes,
@@ -239,7 +239,7 @@ WITHOUT_OURS = (
 theirs."""
 
 
-def own_fstab_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
+def own_fstab_lines(lines: Texts) -> Texts:
     """The part of fstab between our marks, marks included; empty without it."""
     if FSTAB_BEGIN not in lines:
         return ()

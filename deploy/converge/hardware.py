@@ -19,6 +19,7 @@ from deploy.converge.machine_facts import (
     MEGABYTE,
     THROTTLED_NOW,
     MachineFacts,
+    Texts,
 )
 from deploy.converge.subject import DeploymentSpec, Found, Subject, words
 
@@ -41,7 +42,7 @@ section tpus; ls -d {ACCELERATORS} 2>/dev/null
 """
 
 
-def _gpus(text: str) -> tuple[str, ...]:
+def _gpus(text: str) -> Texts:
     return tuple(line.strip()[:60] for line in text.splitlines() if line.strip())
 
 
@@ -55,7 +56,7 @@ def has_gpu(facts: MachineFacts) -> bool:
     return facts.machine == CUDA_MACHINE and bool(facts.more.get("gpus"))
 
 
-def devices_here() -> dict[str, tuple[str, ...]]:
+def devices_here() -> dict[str, Texts]:
     """Names of the devices of this machine, by kind."""
     gpus = [_gpu_model(path) for path in sorted(Path(NVIDIA).glob("*/information"))]
     return {

@@ -13,7 +13,7 @@ from deploy.cluster.places import shared_folders
 from deploy.cluster.services import kept_tasks
 from deploy.converge.apply import StepFailedError, StepFailure
 from deploy.converge.check import Finding
-from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.converge.machine_facts import MachineFacts, Questions, Texts
 from deploy.converge.subject import DeploymentSpec, Found, Subject
 from deploy.converge.survey import survey
 from deploy.render.network import NFS_PORT, NODE_EXPORTER_PORT, firewall_mark
@@ -201,7 +201,7 @@ def _counts_after_start(
     return provider is None or provider in names or unreached.reason != REFUSED
 
 
-def said_of(missing: Sequence[Unreached]) -> tuple[str, ...]:
+def said_of(missing: Sequence[Unreached]) -> Texts:
     """Return one line for each node that asks and reason it got."""
     groups: dict[tuple[str, str], list[str]] = {}
     for unreached in missing:

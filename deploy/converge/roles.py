@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from deploy.cluster.places import CONTROL_TOKEN, ROLE_ACCOUNT, UNIT_FOLDER, account_numbers
 from deploy.common.command_line import Inline, filled, quoted
-from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.converge.machine_facts import MachineFacts, Questions, Texts
 from deploy.converge.monitor import key_for, key_path, secret_at, secret_paths
 from deploy.converge.resources import (
     RELOAD,
@@ -111,7 +111,7 @@ def _firewall_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
         )
 
 
-def closed_to_others(inventory: "Inventory", node: str, facts: MachineFacts) -> tuple[str, ...]:
+def closed_to_others(inventory: "Inventory", node: str, facts: MachineFacts) -> Texts:
     """Return the ports that the table would close and that other programs than ours listen on.
 
     The ports of the node's own roles are not among them: where another process has one, the node is

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from deploy.cluster.places import SharedFolders, publisher, shared_folders
 from deploy.cluster.services import ClusterStatus, kept_tasks
-from deploy.converge.machine_facts import MachineFacts, Questions, RoleMemory
+from deploy.converge.machine_facts import MachineFacts, Questions, RoleMemory, Texts
 
 if TYPE_CHECKING:
     from core.inventory import Inventory, Task
@@ -271,7 +271,7 @@ class DeploymentSpec:
         return self.release.environment_for(facts, serves=self.recognises)
 
 
-def words(text: str) -> tuple[str, ...]:
+def words(text: str) -> Texts:
     """Return the words of a section."""
     return tuple(text.split())
 

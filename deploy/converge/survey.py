@@ -17,7 +17,14 @@ from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet, split_errors
 from deploy.common.command_line import Inline, filled
 from deploy.converge.apply import StepFailedError, StepFailure, no_root
-from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, Questions, UnitFact
+from deploy.converge.machine_facts import (
+    FileFact,
+    MachineFacts,
+    MountFact,
+    Questions,
+    Texts,
+    UnitFact,
+)
 from deploy.converge.subject import words
 
 FACTS_SECONDS = 90.0
@@ -194,7 +201,7 @@ def _sections(answer: str, section: str) -> dict[str, str]:
     return sections
 
 
-def _lines(text: str) -> tuple[str, ...]:
+def _lines(text: str) -> Texts:
     return tuple(line for line in text.splitlines() if line.strip())
 
 
@@ -225,8 +232,8 @@ def _number(text: str) -> int:
     return 0
 
 
-def _addresses(text: str) -> dict[str, tuple[str, ...]]:
-    addresses: dict[str, tuple[str, ...]] = {}
+def _addresses(text: str) -> dict[str, Texts]:
+    addresses: dict[str, Texts] = {}
     for line in _lines(text):
         columns = line.split()
         if "inet" in columns:
@@ -297,7 +304,7 @@ def _units(text: str, processes: str, booted_seconds: float) -> dict[str, UnitFa
     return units
 
 
-def _paths(text: str) -> tuple[str, ...]:
+def _paths(text: str) -> Texts:
     """Return the first of these paths, with `?` for what a shell would not take as it is."""
     return tuple(_ODD.sub("?", word[:_LONGEST]) for word in text.split()[:_MOST_PATHS])
 
