@@ -42,7 +42,7 @@ class Run(_Folder):
 
     @cached_property
     def result(self) -> dict[str, Any]:
-        """`result.json`, whose keys docs/jobs.md explains.
+        """`result.json`, whose keys docs/runs.md explains.
 
         Raises ClusterError for a damaged file.
         """
@@ -147,7 +147,7 @@ class CrossValidation(_Folder):
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        """`cv.json`, whose keys docs/jobs.md explains. Raises ClusterError for a damaged file."""
+        """`cv.json`, whose keys docs/runs.md explains. Raises ClusterError for a damaged file."""
         file = self.folder / self.file
         try:
             record = read_json(file)

@@ -28,7 +28,7 @@ permission."""
 NONCE_HEADER = "X-PSCluster-Nonce"
 CHALLENGE_HEADER = "X-PSCluster-Challenge"
 PROOF_HEADER = "X-PSCluster-Proof"
-"""Header in which both ends prove that they know a key, which never crosses (docs/control.md)."""
+"""Header in which both ends prove that they know a key, which never crosses (docs/security.md)."""
 _END_OF_HEAD = b"\r\n\r\n"
 
 

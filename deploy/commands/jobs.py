@@ -41,7 +41,7 @@ from deploy.jobs.request import needs_roles
 
 if TYPE_CHECKING:
     from cluster.programs.program import ProgramRequest
-    from deploy.commands.opening import OpenCluster
+    from deploy.commands.clusters import OpenCluster
     from deploy.jobs.node_jobs import NodeJobs
 
 
@@ -99,7 +99,7 @@ def _seeds(flag: str, value: str) -> int | list[int]:
 class ResumeFlags(ActionFlags):
     """The flags of a job that can be resumed."""
 
-    resume: bool = switch("resume the newest unfinished run, or that of --run")
+    resume: bool = switch("resume the newest unfinished run, or the one of --run")
     run: str | None = path("folder of the run that --resume resumes")
 
 
@@ -177,7 +177,7 @@ def train(flags: TrainFlags) -> None:
 
 @takes(CvFlags)
 def cv(flags: CvFlags) -> None:
-    """Cross-validate what `train` would train, over the training people alone, on the workers."""
+    """Cross-validate what `train` would train, on the training people only."""
     run_job("cv", with_overrides(flags), run_flags(flags))
 
 
@@ -253,7 +253,7 @@ class RunFlags(JobFlags):
         choices=PLACES,
     )
     restarts: int = number(
-        "how often the program is started again when it is killed or a server is lost",
+        "how often to restart the program after a kill or a lost server",
         0,
         MOST_RESTARTS,
         5,
@@ -295,12 +295,12 @@ class ChosenJobFlags(ClusterFlags):
 class AttachFlags(ChosenJobFlags, JsonFlags):
     """The flags of `job attach`."""
 
-    checkpoints: bool = switch("fetch the checkpoints of the run too")
+    checkpoints: bool = switch("also fetch the run's checkpoints")
 
 
 @takes(JsonFlags)
 def list_(flags: JsonFlags) -> None:
-    """The jobs on the coordinator's node, the newest last."""
+    """List the jobs on the coordinator's node, the newest last."""
     opened = open_cluster(flags, as_written=True)
     with opened.jobs.node_jobs() as jobs:
         if jobs is None:
@@ -348,7 +348,7 @@ def attach(flags: AttachFlags) -> None:
 
 @takes(ChosenJobFlags)
 def cancel(flags: ChosenJobFlags) -> None:
-    """End a job, with its result so far, and fetch that."""
+    """End a job with its result so far, and fetch it."""
     with _open_jobs(flags) as jobs:
         from deploy.jobs.attached_job import finish
 

@@ -19,8 +19,9 @@ from cluster.apps.environments import ON_NODES, hold, is_there, python_of
 from cluster.apps.files import digests_variable
 from cluster.programs.runner import RunnerTask
 from cluster.programs.runner import run as serve
-from core.cage.calls import JOB, WholeCage
-from core.cage.landlock import Cage, Rights, existing
+from core.cage.calls import WholeCage
+from core.cage.landlock import Cage
+from core.cage.profiles import profile
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.parcel import opened, packed
 from core.logs import say
@@ -28,8 +29,6 @@ from core.server.process import notify
 from deploy.common.interrupts import interruptible
 from deploy.jobs.records import JobFolder
 from deploy.jobs.request import PROGRAM, read_record, unpack_file
-
-TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 def cage_of(folder: Path, writes: Sequence[str]) -> Cage | None:
@@ -40,13 +39,9 @@ def cage_of(folder: Path, writes: Sequence[str]) -> Cage | None:
     """
     if not writes:
         return None
-    mounted_paths = (os.path.join(path, ".") for path in writes)
-    cage = WholeCage(
-        Rights(
-            read=("/",), write=(folder, *existing(*mounted_paths, *TEMPORARY)), devices=("/dev",)
-        ),
-        JOB,
-    )
+    mounted_paths = [os.path.join(path, ".") for path in writes]
+    kept = profile("job")
+    cage = WholeCage(kept.rights(changed=(folder, *mounted_paths)), kept.calls)
     if cage.caged.level != logging.INFO:
         say(f"{folder.name}: {cage.caged.line}", error=True)
     return cage
