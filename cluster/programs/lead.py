@@ -33,7 +33,7 @@ from cluster.programs.process import ProgramProcess, Usage
 from core.control.client import same
 from core.ground.addresses import plain_address
 from core.ground.errors import ClusterError
-from core.server.sockets import port_refusal
+from core.ground.ports import port_refusal
 
 log = logging.getLogger(__name__)
 

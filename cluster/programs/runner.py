@@ -6,8 +6,8 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from shutil import rmtree
 from signal import Signals
@@ -29,6 +29,7 @@ from cluster.programs.program import environment_of, environment_of_ours
 from core.cage.landlock import Cage
 from core.control.client import same
 from core.ground.errors import ClusterError
+from core.ground.ports import free_of
 from core.ground.waiting import pause
 
 CONNECT_SECONDS = 180.0
@@ -87,18 +88,14 @@ def run(task: RunnerTask, connect_seconds: float = CONNECT_SECONDS) -> None:
 
 def two_free(ports: Sequence[int]) -> tuple[int, int]:
     """The first two of the ports that nothing has. Raises ClusterError."""
-    free_ports = []
-    for port in ports:
-        with socket.socket() as trial, suppress(OSError):
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            trial.bind(("", port))
-            free_ports.append(port)
-        if len(free_ports) == 2:
-            return free_ports[0], free_ports[1]
-    raise ClusterError(
-        f"expected two free ports of {min(ports, default=0)} to {max(ports, default=0)} for the"
-        f" program, found {len(free_ports)}: `ports.programs` of the inventory names another range"
-    )
+    free_ports = [*islice(free_of(ports), 2)]
+    if len(free_ports) < 2:
+        raise ClusterError(
+            f"expected two free ports of {min(ports, default=0)} to {max(ports, default=0)} for the"
+            f" program, found {len(free_ports)}: `ports.programs` of the inventory names another"
+            " range"
+        )
+    return free_ports[0], free_ports[1]
 
 
 class _LeadConnection:

@@ -23,9 +23,9 @@ from cluster.programs.process import ProgramProcess
 from cluster.programs.program import TOKEN_VARIABLE, environment_of_ours
 from core.control.own_state import token_variables
 from core.ground.errors import ClusterError
+from core.ground.ports import free_ports
 from core.inventory import Inventory
 from core.inventory.nodes import CoordinatorPorts, Node, RoleEntry
-from core.inventory.templates import free_ports
 
 log = logging.getLogger(__name__)
 

@@ -296,8 +296,7 @@ def _invoke(command_line: Sequence[str], program: str, foreign: Mapping[str, str
         with tree.make_context(program, list(command_line)) as context:
             tree.invoke(context)
     except click.UsageError as problem:
-        if problem.ctx is None:
-            raise
+        assert problem.ctx is not None  # `parse_args` gives it one
         command = problem.ctx.command
         assert isinstance(command, ActionCommand | ActionGroup | Tree)
         name = problem.ctx.command_path.removeprefix(program).strip()

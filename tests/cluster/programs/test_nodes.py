@@ -30,6 +30,7 @@ from cluster.programs.program import Member
 from cluster.programs.runner import RunnerTask, run, two_free
 from cluster.programs.runner import _LeadConnection as Served
 from core.ground.errors import ClusterError, ExitCode
+from core.ground.parcel import blocks_of
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs.program_task import (
     PROGRAM_ARCHIVE,
@@ -61,7 +62,8 @@ class Nodes:
     def begin(self, source: str) -> dict[str, RemoteProcess]:
         """The runners of that program on both nodes, once the lead has them."""
         files = {"p.py": textwrap.dedent(source), "beside.py": "WORD = 'beside'\n"}
-        archive = packed_program(write_tree(self.folder / "here", files) / "p.py")
+        with packed_program(write_tree(self.folder / "here", files) / "p.py") as packed:
+            archive = b"".join(blocks_of(packed))
         ports = free_ports(8)
         for index, name in enumerate(NAMES):
             job = self.folder / f"node-{index}/jobs/20260101T0000-task"
@@ -275,7 +277,8 @@ def test_a_runner_whose_packages_are_gone_says_so(
     (tmp_path / TASK).write_bytes(
         to_bytes(ProgramTask("127.0.0.1:1", "", "worker:0", (), "p.py", environment))
     )
-    (tmp_path / PROGRAM_ARCHIVE).write_bytes(packed_program(program))
+    with packed_program(program) as archive:
+        (tmp_path / PROGRAM_ARCHIVE).write_bytes(b"".join(blocks_of(archive)))
     assert run_task(JobFolder(tmp_path)) == ExitCode.FAILED
     assert words in capsys.readouterr().err
 
