@@ -96,13 +96,13 @@ def _sets() -> str:
 
 
 def _formats() -> str:
-    formats = {name: known_formats.described(name, DOCS) for name in known_formats.names()}
-    rows = (
-        f"`{name}` | [{form.title}]({form.origin}) | {str(form.time.hertz or '').removesuffix('.0')} |"
-        f" {str(form.licence).removeprefix(OWN)}"
-        for name, form in formats.items()
-    )
-    return _table("name | what it reads | Hz | licence", rows)
+    rows = []
+    for name in known_formats.names():
+        form = known_formats.described(name, DOCS)
+        hertz = str(form.time.hertz or "").removesuffix(".0")
+        licence = str(form.licence).removeprefix(OWN)
+        rows.append(f"`{name}` | [{form.title}]({form.origin}) | {hertz} | {licence}")
+    return _table("name | what it reads | Hz | licence", iter(rows))
 
 
 TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
