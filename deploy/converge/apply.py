@@ -257,7 +257,7 @@ def _run_batch(
         step = group[min(len(ended), len(group) - 1)].step
         raise _EndedError(
             step,
-            f"{error}; if it went off, `fab deploy start --retry` takes it again once it is back",
+            f"{error}; if it lost power, run `fab deploy start --retry` once it is back",
         ) from error
     ran = [record for record in read_batch(outcome.text) if 0 <= record.position < len(group)]
     for record in ran:

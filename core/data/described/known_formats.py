@@ -96,7 +96,9 @@ def document(path: Path) -> tuple[Mapping[str, Any], Lines]:
     except OSError as problem:
         raise unreadable(path, problem) from None
     if len(content) > MOST_BYTES:
-        raise DataError(f"{path}: larger than {MOST_BYTES} bytes, which no format is")
+        raise DataError(
+            f"{path}: expected a format of at most {MOST_BYTES} bytes; shorten its lists"
+        )
     # A machine that recognises other recordings has no PyYAML.
     from core.documents.yaml_document import parse
 
