@@ -85,5 +85,7 @@ def test_a_page_names_files_flags_and_classes_that_exist() -> None:
     pages = [path for path in [*PAGES, *BESIDE] if path.parent.name != "how-to-add"]
     absent = {name(path): set(absent_names(path.read_text("utf-8"), sources)) for path in pages}
     assert not {page: names for page, names in absent.items() if names}
-    gone = "`core/gone.py` `fab job --gone` `GoneClass` `core/engine/runtime.py` `fab --list`"
-    assert {*absent_names(gone, sources)} == {"core/gone.py", "--gone", "GoneClass"}
+    gone = (
+        "`core/gone.py` `fab job --of-yesteryear` `GoneClass` `core/engine/runtime.py` `fab --list`"
+    )
+    assert {*absent_names(gone, sources)} == {"core/gone.py", "--of-yesteryear", "GoneClass"}
