@@ -6,7 +6,7 @@
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ OWN = "the recordings are their maker's"
 """The licence of what a person records with an app, which the table leaves out."""
 
 
-def _table(head: str, rows: Iterator[str]) -> str:
+def _table(head: str, rows: Iterable[str]) -> str:
     return "\n".join(
         [f"| {head} |", "|---" * (head.count("|") + 1) + "|", *(f"| {row} |" for row in rows)]
     )
@@ -102,7 +102,7 @@ def _formats() -> str:
         hertz = str(form.time.hertz or "").removesuffix(".0")
         licence = str(form.licence).removeprefix(OWN)
         rows.append(f"`{name}` | [{form.title}]({form.origin}) | {hertz} | {licence}")
-    return _table("name | what it reads | Hz | licence", iter(rows))
+    return _table("name | what it reads | Hz | licence", rows)
 
 
 TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {

@@ -41,55 +41,35 @@ class Plan:
 
     Every epoch is a fresh permutation of `rows`, cut into whole batches; the last few windows that
     fill none wait for another epoch's permutation. `replayed` more batches at the end of each epoch
-    repeat those of highest loss. Each update is `batches_per_update` batches one after the other,
-    the last of an epoch what is left.
+    repeat those of highest loss. Each update is as many batches one after the other as the mode
+    says, the last of an epoch what is left.
     """
 
-    def __init__(
-        self,
-        rows: Rows,
-        batch_size: int,
-        epochs: int,
-        replayed: int,
-        seed: int,
-        batches_per_update: int = 1,
-        *,
-        until: int | None = None,
-    ) -> None:
-        """A plan of `epochs` epochs, of which only the first `until` are trained, if that is given.
+    def __init__(self, job: TrainJob, rows: NDArray[np.integer], until: int | None = None) -> None:
+        """Plan the epochs of `job`, of which only the first `until` are trained, if it is given.
 
         Raises UsageError if there are fewer rows than a batch holds.
         """
-        if len(rows) < batch_size:
+        self.batch_size = job.batch_size
+        if len(rows) < self.batch_size:
             raise UsageError(
-                f"jobs.train.batch_size: a batch of {batch_size} windows cannot be filled from"
+                f"jobs.train.batch_size: a batch of {self.batch_size} windows cannot be filled from"
                 f" {len(rows)} training windows: set it to at most {len(rows)}"
             )
-        self._rows = rows
-        self._seed = seed
-        self._group = batches_per_update
-        self.batch_size, self.epochs = batch_size, epochs if until is None else min(until, epochs)
-        self._fresh = len(rows) // batch_size
-        self.replayed = min(replayed, self._fresh)
+        self._rows = rows.astype(np.int32)
+        self._seed = job.seed
+        self._group = job.facts.batches(job.mode_options)
+        self.epochs = job.epochs
+        if until is not None:
+            self.epochs = min(until, job.epochs)
+        self._fresh = len(rows) // self.batch_size
+        self.replayed = min(job.replay_worst_batches, self._fresh)
         self.batches_per_epoch = self._fresh + self.replayed
-        self.batches = epochs * self.batches_per_epoch
+        self.batches = job.epochs * self.batches_per_epoch
         """The batches of all epochs: the learning rate's schedule is over these."""
-        self.fresh_updates = -(-self._fresh // batches_per_update)
-        self.per_epoch = self.fresh_updates + -(-self.replayed // batches_per_update)
+        self.fresh_updates = -(-self._fresh // self._group)
+        self.per_epoch = self.fresh_updates + -(-self.replayed // self._group)
         self.updates = self.epochs * self.per_epoch
-
-    @classmethod
-    def of_job(cls, job: TrainJob, rows: NDArray[np.integer], until: int | None = None) -> "Plan":
-        """Return the plan of a training on these rows."""
-        return cls(
-            rows.astype(np.int32),
-            job.batch_size,
-            job.epochs,
-            job.replay_worst_batches,
-            job.seed,
-            job.facts.batches(job.mode_options),
-            until=until,
-        )
 
     def fresh(self, epoch: int) -> list[Update]:
         """The updates of `epoch` (from 0) that see each window once."""

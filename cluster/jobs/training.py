@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf, isfinite
-from typing import Protocol
 
 import numpy as np
 
 from cluster.jobs.cancel import CALLS_SECONDS, Cancel
+from cluster.jobs.checkpointing import RunKeeper
 from cluster.jobs.fit import Cursor, Fit, Plan, Update, is_better
 from cluster.jobs.modes import Mode, Step, Stretch
 from cluster.jobs.roles import WireMeter
@@ -45,29 +45,6 @@ from worker_node.recordings import Standardization
 HOLD_LOOK_SECONDS = 0.05
 
 
-class Keeper(Protocol):
-    """What the trainer asks to keep its state: the checkpoints of a run, or nothing."""
-
-    @property
-    def every_seconds(self) -> float:
-        """Time between two checkpoints."""
-
-    def seconds_left(self) -> float:
-        """Time until the next checkpoint; negative once it is due."""
-
-    def updates_left(self) -> float:
-        """Updates until the next checkpoint; infinite if they do not count."""
-
-    def due(self) -> bool:
-        """Whether it is time for a checkpoint."""
-
-    def progress(self, updates: int, lost: int, memories: int) -> None:
-        """Note that `updates` more are applied, and the memories that workers lost and hold."""
-
-    def keep(self) -> None:
-        """Write a checkpoint."""
-
-
 class Trainer:
     """Trains one network on some rows; fits one after the other share the traced functions."""
 
@@ -79,7 +56,7 @@ class Trainer:
         cancel: Cancel,
         emit: Consumer,
         wire: WireMeter,
-        keeper: Keeper,
+        keeper: RunKeeper,
         objective: Objective,
     ) -> None:
         self._runner = runner

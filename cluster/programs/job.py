@@ -46,11 +46,11 @@ from cluster.programs.program import (
 from core.control.role_restart import RestartPatience, restart_roles
 from core.ground.accounts import account_for_roles
 from core.ground.errors import ClusterError, ExitCode
+from core.ground.ports import check_free, free_ports
 from core.inventory import Task
-from core.inventory.templates import free_ports
 from core.logs import say
 from core.metrics.catalogue import ReadingsCollector
-from core.server.sockets import answering, check_free
+from core.server.sockets import answering
 from core.status import events
 from core.status.state import LONGEST_TEXT
 

@@ -256,7 +256,7 @@ class Drive:
     def _over(self, name: str, run: RunRecord, ending: RunExit) -> None:
         if ending.lost:
             log.warning(
-                "%s is lost: run %s waits for another; a restarted node runs after --resume",
+                "%s is lost: run %s waits for another; its node gets runs again once it is back",
                 name,
                 run.id,
             )

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from core.data.archive import digest, file_digest, tree_of
+from core.data.archive import digest, file_digest, noted_digest, tree_of
 from core.data.batch import Batch, BatchValidator, Examples, examples_of
 from core.data.dataset import CLASSIFICATION, MANIFEST, Dataset, open_prepared
 from core.data.described.known_formats import described
@@ -110,10 +110,6 @@ def _refuse_shared(columns: Columns, labels: tuple[str, ...], origin: Origin) ->
             f"{origin.source}: group {int(shared[0])} is in the training and in the test set, so"
             " the test would reward recognizing it; keep each group in one set"
         )
-
-
-CHECKSUM_SUFFIX = ".sha256"
-"""Ending of what `sha256sum FILE > FILE.sha256` writes, which is checked against the file."""
 
 
 def prepare(
@@ -277,17 +273,10 @@ def _digest(source: Source, report: Report) -> str:
 def _file_digest(path: Path, report: Report) -> str:
     """SHA-256 of a file, compared with what `<file>.sha256` beside it expects, if there is one."""
     actual_digest = file_digest(path, report)
-    digest_file = path.with_name(path.name + CHECKSUM_SUFFIX)
-    if digest_file.exists():
-        tokens = digest_file.read_text(encoding="utf-8", errors="replace").split()
-        if tokens:
-            expected_digest = tokens[0].lower()
-        else:
-            expected_digest = ""
-        if expected_digest != actual_digest:
-            raise DataError(
-                f"{path}: expected SHA-256 {expected_digest or 'nothing'} as in {digest_file.name},"
-                f" got {actual_digest}; fetch the file again, or remove {digest_file.name} if the"
-                " file was changed on purpose"
-            )
+    expected_digest, where = noted_digest(path) or (actual_digest, "")
+    if expected_digest != actual_digest:
+        raise DataError(
+            f"{path}: expected SHA-256 {expected_digest} as in {where}, got {actual_digest}; fetch"
+            f" the file again, or remove {where} if the file was changed on purpose"
+        )
     return actual_digest

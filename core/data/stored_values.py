@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from core.data.arrays import AnyArray, Flags
+from core.data.arrays import AnyArray, Flags, Integers
 from core.data.dataset import LARGEST_RANK, MULTILABEL, REGRESSION
 from core.data.recordings import LARGEST_INTEGER, NO_SUBJECT
 from core.ground.errors import DataError, reason_of
@@ -329,7 +329,28 @@ def refuse_at(
         return
     index = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
     position = ", ".join(map(str, (int(index[0]) + first, *map(int, index[1:]))))
-    raise DataError(f"{where}[{position}]: expected {expected}, got {values[index]}; {remedy}")
+    actual = str(values[index])
+    if values.dtype.kind == "U":
+        actual = f"{actual!r:.60}"
+    raise DataError(f"{where}[{position}]: expected {expected}, got {actual}; {remedy}")
+
+
+def numbers_of(
+    values: AnyArray,
+    classes: AnyArray,
+    where: str,
+    first: int = 0,
+    remedy: str = "train on that class too, or correct it",
+) -> Integers:
+    """Return the place of each value among the classes, int32 in its shape; row `first` is first.
+
+    Raises DataError for another value.
+    """
+    expected = f"one of {', '.join(map(str, classes[:20]))}"
+    refuse_at(values, ~np.isin(values, classes), where, first, expected, remedy)
+    order = np.argsort(classes)
+    places: Integers = order[np.searchsorted(classes, values, sorter=order)].astype(np.int32)
+    return places
 
 
 class _Beside(NamedTuple):

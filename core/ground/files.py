@@ -26,11 +26,11 @@ PARTIAL = ".partial"
 
 _REPLACED = ".old"
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-_OF_DISK = (*_FULL, *_NOT_OURS, errno.EIO, errno.ESTALE)
+_OF_DISK = (*FULL, *_NOT_OURS, errno.EIO, errno.ESTALE)
 
 
 def of_disk(problem: OSError) -> bool:
@@ -148,13 +148,18 @@ def write_refusal(
     path: Path, what: str, problem: OSError, otherwise: str = OTHER_RUNS
 ) -> ClusterError:
     """The error for a failed write: the file, what failed, the reason, the remedy."""
-    if problem.errno in _FULL:
-        remedy = "free some space"
-    elif problem.errno in _NOT_OURS:
-        remedy = f"make {path.parent} writable for this user"
-    else:
-        remedy = "check that place"
-    return ClusterError(f"{path}: {what} ({problem.strerror}): {remedy} or {otherwise}")
+    return ClusterError(
+        f"{path}: {what} ({problem.strerror}): {remedy_of(path, problem)} or {otherwise}"
+    )
+
+
+def remedy_of(path: Path, problem: OSError) -> str:
+    """What helps the disk that refused to write `path`."""
+    if problem.errno in FULL:
+        return "free some space"
+    if problem.errno in _NOT_OURS:
+        return f"make {path.parent} writable for this user"
+    return "check that place"
 
 
 def sync_folder(folder: Path) -> None:

@@ -36,7 +36,7 @@ from deploy.common.interrupts import waiting_for
 
 if TYPE_CHECKING:
     from core.inventory import Inventory, TrainJob
-    from deploy.commands.opening import OpenCluster
+    from deploy.commands.clusters import OpenCluster
 
 
 LINK = 300.0

@@ -41,7 +41,7 @@ from deploy.jobs.request import needs_roles
 
 if TYPE_CHECKING:
     from cluster.programs.program import ProgramRequest
-    from deploy.commands.opening import OpenCluster
+    from deploy.commands.clusters import OpenCluster
     from deploy.jobs.node_jobs import NodeJobs
 
 

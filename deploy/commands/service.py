@@ -6,15 +6,16 @@ dies with it. On the nodes with the role `service` these commands run as its acc
 
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from core.ground.children import Child, EndRequest
 from core.ground.errors import ClusterError, UsageError
 from core.ground.files import json_object
+from core.ground.ports import check_free
 from core.logs import say
-from core.server.sockets import check_free
 from deploy.commands.action import end_as_the_job_did, end_degraded, run_module, takes
 from deploy.commands.flags import (
     ClusterFlags,
@@ -35,6 +36,7 @@ from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder, module_command
 
 if TYPE_CHECKING:
+    from core.ground.parcel import Content
     from core.inventory import Inventory
     from core.inventory.sections import Service
     from deploy.cluster.connector import CommandResult, Connector
@@ -242,22 +244,27 @@ def manage_on_nodes(
     The command ends degraded where a node failed. `export` is the folder of an export, which goes
     to every node. Raises UsageError.
     """
+    from core.ground.parcel import blocks_of
     from deploy.cluster.places import SERVICE_ACCOUNT
 
     opened = open_cluster(flags)
     nodes = _nodes_that_serve(opened.inventory)
-    sent = None
-    if export is not None:
-        sent = pack_export(export)
     command_line = command_on_node(opened.inventory.service, action, *more)
 
     def run_action(node: "Connector") -> "CommandResult":
         return node.run(
-            command_line, stdin=sent, user=SERVICE_ACCOUNT, deadline_seconds=NODE_SECONDS
+            command_line,
+            stdin=blocks_of(sent),
+            user=SERVICE_ACCOUNT,
+            deadline_seconds=NODE_SECONDS,
         )
 
     failed = False
-    with opened.cluster.fleet() as fleet:
+    with ExitStack() as resources:
+        sent: Content = b""
+        if export is not None:
+            sent = resources.enter_context(packed_export(export))
+        fleet = resources.enter_context(opened.cluster.fleet())
         for name, result in fleet.each(run_action, nodes).items():
             if isinstance(result, ClusterError):
                 say(str(result), error=True)
@@ -293,10 +300,10 @@ def command_on_node(service: "Service", action: str, *more: str) -> list[str]:
     ]
 
 
-def pack_export(export: Path) -> bytes:
-    """The files of an export as a tar. Raises UsageError for one that the service takes not."""
+def packed_export(export: Path) -> AbstractContextManager[BinaryIO]:
+    """Pack an export's files as a tar. Raises UsageError for one that the service does not take."""
     from core.exported.description import FILES, NAME, read_description
-    from core.ground.parcel import tar_of
+    from core.ground.parcel import opened, packed
 
     described = read_description(export)
     if described.file not in (FILES["onnx"], FILES["litert"]):
@@ -309,7 +316,8 @@ def pack_export(export: Path) -> bytes:
             f"{export}: expected a model of at most {LARGEST_BYTES:,} bytes, got"
             f" {described.bytes:,}"
         )
-    return tar_of((name, (export / name).read_bytes()) for name in (NAME, described.file))
+    paths = {name: export / name for name in (NAME, described.file)}
+    return packed(opened(paths), compressed=False)
 
 
 def _nodes_that_serve(inventory: "Inventory") -> Sequence[str]:

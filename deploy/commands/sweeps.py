@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cluster.sweeps.sweep_file import SweepFile
     from core.inventory import Inventory
-    from deploy.commands.opening import OpenCluster
+    from deploy.commands.clusters import OpenCluster
 
 MOST_MEASURED = 8
 """Settings that a dry run begins for a moment; of more, some from the first to the last."""

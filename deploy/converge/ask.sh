@@ -5,6 +5,25 @@ plain() { case $1 in *[!A-Za-z0-9_./:@+=,-]*) echo ;; *) echo "$1" ;; esac; }
 {% include "release/digest.sh" %}
 section shell; echo "$(id -u) $ours"
 {{ subjects }}
+section packages
+dpkg-query -W -f '${Package} ${db:Status-Abbrev} ${Version}\n' {{ of.packages or ["dpkg"] }} 2>/dev/null
+section users; getent passwd {{ places.ACCOUNTS }}
+section uid{% if of.uids %}; getent passwd {{ of.uids }}{% endif %}
+
+section gid{% if of.uids %}; getent group {{ of.uids }}{% endif %}
+
+section powers
+for account in {{ places.ACCOUNTS }}; do
+    can=$(getent passwd "$account" | sed 's/.*://' | grep -vE '/(nologin|false)$')
+    for group in $(id -Gn "$account" 2>/dev/null); do
+        [ "$group" = "$account" ] || can="$can group:$group"
+    done
+    [ -z "$can" ] || echo "$account" $can
+done
+section routes
+{% if of.peers %}
+printf 'route get %s\n' {{ of.peers }} | ip -o -force -batch - 2>/dev/null
+{% endif %}
 section system
 ([ ! -r /etc/os-release ] || . /etc/os-release; printf '%s\n%s\n' "$ID" "$VERSION_ID")
 for command in 'uname -m' 'getconf LONG_BIT' 'uname -r' nproc; do echo "$($command 2>/dev/null)"; done

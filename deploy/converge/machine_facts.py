@@ -27,7 +27,8 @@ class Questions:
     files: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
-    service_uid: int = 0
+    uids: tuple[int, ...] = ()
+    """The numbers that our accounts have or are to have."""
     published: tuple[str, ...] = ()
     """Folders whose finished sub-folders are listed, e.g. `/srv/pscluster/shared/wheels`.
 
@@ -47,13 +48,12 @@ class Questions:
 
     def and_those(self, more: "Questions") -> "Questions":
         """Return these questions and the others, none of them twice."""
-        joined: dict[str, Any] = {}
-        for question in fields(self):
-            existing, added = getattr(self, question.name), getattr(more, question.name)
-            if isinstance(existing, tuple):
-                joined[question.name] = tuple(dict.fromkeys((*existing, *added)))
-            else:
-                joined[question.name] = existing or added
+        joined = {
+            question.name: tuple(
+                dict.fromkeys((*getattr(self, question.name), *getattr(more, question.name)))
+            )
+            for question in fields(self)
+        }
         return Questions(**joined)
 
 
@@ -191,7 +191,7 @@ class MachineFacts:
     """The public keys of the SSH server."""
     temperature_celsius: float | None = None
     throttled: int | None = None
-    more: Mapping[str, object] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
     """Facts of subjects that have no field here, by the subject's own names."""
 
     @property

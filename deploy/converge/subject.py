@@ -293,9 +293,10 @@ class Subject:
     name: str
     phase: str
     """The phase that its `plan` belongs to."""
-    script: Callable[[Questions], str] = lambda questions: ""
-    """Shell that prints `section NAME` and the answer; see `fact_script`."""
-    read: Callable[[NodeAnswer], Mapping[str, object]] = lambda answer: {}
+    script: str = ""
+    """Shell that prints `section NAME` and the answer. A question that depends on the inventory
+    stands in `ask.sh`."""
+    read: Callable[[NodeAnswer], Mapping[str, Any]] = lambda answer: {}
     """Fields of `MachineFacts` by name; any other name goes into `MachineFacts.more`. May raise
     ValueError."""
     check: Callable[[DeploymentSpec, MachineFacts], Found] = lambda spec, facts: iter(())

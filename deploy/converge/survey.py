@@ -117,7 +117,7 @@ def failure_of(name: str, error: ClusterError) -> StepFailure:
     if isinstance(error, StepFailedError):
         return error.record
     message = str(error).removeprefix(name).lstrip(": ")
-    return StepFailure(name, "facts", "look at the node", "", None, (message,), "")
+    return StepFailure(name, "facts", "look at the node", (message,))
 
 
 def fact_script(questions: Questions, section: str = SECTION) -> str:
@@ -131,7 +131,7 @@ def fact_script(questions: Questions, section: str = SECTION) -> str:
         "converge/ask.sh",
         places=places,
         of=questions,
-        subjects=Inline("".join(subject.script(questions) for subject in SUBJECTS).rstrip("\n")),
+        subjects=Inline("".join(subject.script for subject in SUBJECTS).rstrip("\n")),
         section=f"\\n{section}%s\\n",
         unit_keys=_UNIT_KEYS,
         published_seconds=PUBLISHED_SECONDS,

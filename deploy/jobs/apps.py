@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.apps.copy import FETCHED, FOLDER, RECORD, named_app
-from cluster.apps.files import AppFiles, app_path, files_of_app, is_own
+from cluster.apps.copy import FETCHED, FOLDER, RECORD, app_path, named_app
+from cluster.apps.files import AppFiles, files_of_app, is_own
 from cluster.pages.files import REPORT
 from cluster.programs.frames import bytes_fetched
 from core.ground.errors import ClusterError, UsageError

@@ -21,7 +21,7 @@ from recognise.service.limits import Limits, give_back_large_blocks
 from recognise.service.options import HOST, limits_of, parser, refuse_former, refuse_unusable
 from recognise.service.state import TARGETS, announced
 from recognise.service.versions import Versions
-from recognise.service.worker.starting import Nursery, start_through
+from recognise.service.worker.process import Nursery
 
 if TYPE_CHECKING:  # plain HTTP needs no cryptography
     from recognise.service.tls import Tls
@@ -100,7 +100,7 @@ def _serve(flags: argparse.Namespace, folder: Path, versions: Versions, limits: 
         listener = None
         if not flags.wait:
             listener = until_the_end.enter_context(bound(options, limits))
-        start_through(until_the_end.enter_context(closing(Nursery())))
+        nursery = until_the_end.enter_context(closing(Nursery()))
         renewed = rights.around((flags.certificate, flags.key, flags.authority))
         rights.enter_cage(options, renewed, (folder, versions.folder.parent))
 
@@ -123,7 +123,7 @@ def _serve(flags: argparse.Namespace, folder: Path, versions: Versions, limits: 
                 base = f"{scheme}://{reachable(options.host)}:{port}"
                 _say_links(base, token, authority)
 
-        asyncio.run(serve(flags.name, versions.folder, options, limits, ready, listener))
+        asyncio.run(serve(flags.name, versions.folder, options, limits, ready, nursery, listener))
     return ExitCode.DONE
 
 

@@ -338,6 +338,11 @@ class RecordingFormat(Section):
         )
         return self.model_copy(update={"channels": channels})
 
+    @classmethod
+    def of_json(cls, document: Any) -> "RecordingFormat":
+        """Return the format whose `model_dump` this is, as JSON has it: with lists for tuples."""
+        return cls.model_validate(document, strict=False)
+
     @property
     def channel_names(self) -> tuple[str, ...]:
         """The channels of the windows, in their order."""
@@ -386,12 +391,3 @@ def _words(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return tuple(map(str, value))
     return value
-
-
-def plain(document: Any) -> Any:
-    """Return a format that JSON had as the schema takes it, with tuples for lists."""
-    if isinstance(document, dict):
-        return {key: plain(value) for key, value in document.items()}
-    if isinstance(document, list):
-        return tuple(map(plain, document))
-    return document

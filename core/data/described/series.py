@@ -56,11 +56,6 @@ class WindowChannels:
     signals: Signals
     nine: tuple[int, int] | None = None
 
-    @property
-    def sample_type(self) -> type[np.floating]:
-        """The type of samples until they are whole."""
-        return np.float32 if self.nine is None else np.float64
-
     def converted(self, samples: NDArray[np.floating]) -> Singles | None:
         """Return the channels of a stretch, float32 (n, channels); None of one too short."""
         if self.nine is None:
@@ -230,7 +225,8 @@ class Series:
         """Take what the format says of this rate."""
         self._hertz = self.window_channels.signals.sampling_hz or 1.0
         self._longest_gap = self.form.longest_gap(self._hertz)
-        samples = ("samples", self.window_channels.sample_type, (len(self.form.units),))
+        kind = np.float32 if self.window_channels.nine is None else np.float64
+        samples = ("samples", kind, (len(self.form.units),))
         self._fields = np.dtype([samples, ("label", np.int16), ("wide", np.float32)])
 
     def push(self, times: Samples, values: Samples, labels: Labels) -> None:

@@ -11,6 +11,7 @@ from itertools import repeat
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from core.data.arrays import Labels, Numbers, Places, Singles
@@ -320,7 +321,7 @@ class Cuts:
     def windows(self) -> Iterator[tuple[Pair, int, Singles]]:
         """Yield windows, (n, window_steps, channels), with their pair and activity."""
         for cut in self._cuts:
-            views = np.lib.stride_tricks.sliding_window_view(cut.samples(), self._steps, axis=0)
+            views = sliding_window_view(cut.samples(), self._steps, axis=0)
             for activity, starts in cut.pieces:
                 for begin in range(0, len(starts), WINDOWS_AT_ONCE):
                     windows = views[starts[begin : begin + WINDOWS_AT_ONCE]]

@@ -13,12 +13,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from core.data.described.known_formats import BESIDE, described, open_questions
-from core.data.described.members import MOST_MEMBERS, Member, members_of
+from core.data.described.members import Member, members_of
 from core.data.described.session_rows import fits
 from core.data.prepare import prepare
 from core.data.show import Facts, portrait_of, recording_sections, window_sections
@@ -66,7 +65,7 @@ def choose_format(
         if problem is not None:
             raise problem
         return ChosenSource(source, named)
-    members = _members(path)
+    members = [member for member in members_of(path) if member.path.is_file()]
     if not is_draft_asked:
         formats = fits(path, members)
         if len(formats.by_name) == 1:
@@ -82,17 +81,6 @@ def choose_format(
     if problem is not None:
         raise problem
     return ChosenSource(source)
-
-
-def _members(path: Path) -> Sequence[Member]:
-    """Return the files of a source. Raises DataError where there are too many to look at."""
-    names = (name for _, _, files in os.walk(path) for name in files)
-    few = sum(1 for _ in islice(names, MOST_MEMBERS + 1)) <= MOST_MEMBERS
-    file_members = (member for member in members_of(path) if member.path.is_file()) if few else ()
-    members = list(islice(file_members, MOST_MEMBERS + 1))
-    if not few or len(members) > MOST_MEMBERS:
-        raise DataError(f"{path}: more than {MOST_MEMBERS} files; name a smaller folder")
-    return members
 
 
 def _refuse_several(path: Path, by_name: Sequence[str], by_shape: Sequence[str]) -> None:

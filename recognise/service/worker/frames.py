@@ -20,6 +20,13 @@ REFUSED: Kind = b"E"
 LONGEST_TEXT = 1024
 _HEAD = struct.Struct("<cI")
 
+STARTED = b"R"
+"""The nursery has loaded the runtimes."""
+LONGEST_REQUEST = 16 << 10
+"""Bytes of the JSON with which the nursery starts a process."""
+CODE = struct.Struct("=i")
+"""The exit code of a process of the nursery, as `subprocess` says it."""
+
 
 class ChannelEndedError(Exception):
     """The other side has ended, or says what this side does not take."""

@@ -13,9 +13,10 @@ import pytest
 from cluster.apps import files as app_files
 from cluster.apps.app import COPY_PREFIX, load_copy, private_copy, remove_copies
 from cluster.apps.copy import FETCHED, app_to_train, keep, named_app, own_app, why_foreign
-from cluster.apps.files import AppFile, AppFiles, files_of_app
+from cluster.apps.files import AppFiles, files_of_app
 from cluster.jobs.run_folder import newest_model, newest_unfinished
 from core.ground.errors import ClusterError, ExitCode, UsageError
+from core.ground.parcel import FileToPack
 from core.inventory import load
 from core.inventory.templates import local_inventory
 from deploy.common.project import environment_for_any_folder
@@ -213,13 +214,13 @@ def test_bytes_that_changed_after_the_look_are_not_imported(
     run: Path, mark: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = own(run, app="def data(folder): return 1\n")
-    content = AppFiles.content
+    streams = AppFiles.streams
 
-    def swapped(self: AppFiles, file: AppFile) -> bytes:
+    def swapped(self: AppFiles, folder: str) -> Iterator[FileToPack]:
         write_tree(app, {"app.py": code(mark)})
-        return content(self, file)
+        yield from streams(self, folder)
 
-    monkeypatch.setattr(AppFiles, "content", swapped)
+    monkeypatch.setattr(AppFiles, "streams", swapped)
     with pytest.raises(UsageError, match="has changed while the app was read"):
         load_copy(app, "mine")
     assert not mark.exists()

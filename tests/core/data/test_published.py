@@ -16,7 +16,7 @@ import pytest
 from core.data import open_prepared
 from core.data.archive import file_digest
 from core.data.publish import publishable
-from tests.core.data.desk import Desk, has, refused, says
+from tests.core.data.desk import Desk, edit_manifest, has, refused, says
 from tests.core.data.makers import hapt_files
 from tests.core.data.npz_files import cut_arrays
 from tests.ran import python
@@ -76,19 +76,11 @@ def test_windows_that_came_cut_have_the_length_they_have(desk: Desk) -> None:
     desk.refuses("prepared with window_steps 16, expected 32", made, window_steps=32)
 
 
-def forget(folder: Path) -> None:
-    fields = json.loads((folder / "manifest.json").read_text())
-    del fields["preparation"]
-    (folder / "manifest.json").write_text(json.dumps(fields))
-
-
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda folder: os.truncate(folder / "windows.f32", 100),
         lambda folder: (folder / "classes.i32").unlink(),
-        lambda folder: (folder / "manifest.json").write_text("{"),
-        forget,
+        lambda folder: edit_manifest(folder, preparation=None),
     ],
 )
 def test_a_damaged_one_is_an_error_and_never_repaired(

@@ -246,3 +246,4 @@ def test_a_draft_is_made_of_whatever_has_numbers(tmp_path: Path, show: Show) -> 
     assert 'with {label} in files, such as "{person}/{label}.csv"' in draft
     (tmp_path / "words.txt").write_text("no numbers\n", encoding="utf-8")
     assert "not a recording of a known kind" in show("words.txt", code=2).err
+    assert "nothing.csv: no such file or folder" in show("nothing.csv", code=2).err

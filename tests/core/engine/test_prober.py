@@ -86,10 +86,6 @@ def test_all_are_asked_at_the_same_time(listeners: list[socket.socket]) -> None:
         served.result()
 
 
-def test_a_name_that_nobody_knows_does_not_answer() -> None:
-    assert answering({"nobody": ("no-such-host.invalid", 1)}, 1.0) == set()
-
-
 def test_a_healthy_one_is_heard_before_the_dead_ones_have_been_given_up(
     silent: list[Address], healthy: Address
 ) -> None:

@@ -90,6 +90,33 @@ def test_recordings_without_labels_are_named(tmp_path: Path) -> None:
     note = windows_of(with_intervals(tmp_path / "own", rows, end="until")).held_out.note
     named = "1 recordings without a labelled reading: own/anna.csv"
     says(note, f"160 without a label; {named}")
+    with refused("no interval is of a recording: they are of 'zoe', recordings are of"):
+        windows_of(with_intervals(tmp_path / "other", "zoe,0,1.58,rest\n", end="until"))
+
+
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [
+        ("archive.MOST_FILES", "more than 1 files; name a smaller folder"),
+        ("described.sessions.MOST_SESSIONS", "more than 1 sessions; correct `session`"),
+        ("described.sessions.MOST_LABELS", "more than 1 labels, such as 'walk'"),
+    ],
+)
+def test_more_than_any_recordings_have(
+    bound: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"core.data.{bound}", 1)
+    with refused(said):
+        windows_of(put(tmp_path / "own", by_person(), BY_PERSON))
+
+
+def test_more_files_in_archives_than_any_recordings_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.data.archive.MOST_FILES", 3)
+    folder = put(tmp_path / "own", {"x.zip": zipped(by_person())}, BY_PERSON)
+    with refused("more than 3 files"):
+        windows_of(folder)
 
 
 @pytest.mark.parametrize(("late", "said"), table("core/data/tables", "clocks of two sensors"))

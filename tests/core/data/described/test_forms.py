@@ -245,7 +245,11 @@ def test_the_same_movement_gives_the_same_windows(name: str, tmp_path: Path) -> 
 def test_the_plain_form_has_every_reading(tmp_path: Path) -> None:
     found = windows_of(put(tmp_path / "plain", *described(text(PLAIN))))
     names = ("acc_x", "acc_y", "acc_z", "gyro_x", "gyro_y", "gyro_z")
-    assert (found.channel_names, found.sampling_hz, found.filters) == (names, HERTZ, "none")
+    assert (found.signals.channels, found.signals.sampling_hz, found.signals.filters) == (
+        names,
+        HERTZ,
+        "none",
+    )
     first = [[row[axis] for axis in AXES] for row in rows_of("anna")[:32]]
     assert np.array_equal(found.windows()[0], np.array(first, np.float32))
     assert found.rows == len(PEOPLE) * len(LABELS) * 4
