@@ -37,7 +37,7 @@ def _modes() -> str:
         f"{'**yes**' if mode.same_bits(mode.Options and mode.Options()) else 'no'} | {mode.costs}"
         for name, mode in MODES.items()
     )
-    return _table("mode | an update is | who waits | same bits | what it costs", rows)
+    return _table("mode | an update is | waits | same bits | cost", rows)
 
 
 def _codecs() -> str:
