@@ -267,7 +267,7 @@ class BatchValidator:
         self._refuse_lost()
         if self.weighted and not self._weight:
             raise DataError(
-                f"{self._where}: weights: all are 0, so nothing would be learnt; give some more"
+                f"{self._where}: weights: all are 0: a training would learn nothing; raise some"
             )
         if self._task == CLASSIFICATION:
             self._positions.refuse(f"{self._where}: y_train", self._labels)

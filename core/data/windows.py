@@ -251,7 +251,7 @@ class WholeGroups:
             raise DataError(
                 f"{path}: expected windows of at least 2 {kind}s, so that one can be held out for"
                 f" the test, got {names[0]!r:.60} alone{named}; add recordings, {also}set"
-                f" jobs.train.data.split to {IN_TIME}: the last fifth of each is the test"
+                f" jobs.train.data.split to {IN_TIME}, which tests the last fifth of each"
             )
         if test_groups and set(test_groups).isdisjoint(names):
             raise DataError(

@@ -256,7 +256,7 @@ class RecordingFormat(Section):
         for path_words in placed:
             if path_words - set(PLACED):
                 raise invalid(
-                    f"a path says {', '.join(PLACED)}, got {min(path_words - set(PLACED))!r:.40}",
+                    f"expected {', '.join(PLACED)}, got {min(path_words - set(PLACED))!r:.40}",
                     "write one of these in braces",
                 )
         everywhere = set.intersection(*placed)
@@ -278,7 +278,7 @@ class RecordingFormat(Section):
         is_said = "sensor" in everywhere or self.has_all_sensors
         if any(channel.sensor is not None for channel in self.channels) != is_said:
             raise invalid(
-                "sensors have files of their own, or none has",
+                "either every sensor has files of its own, or none",
                 "write {sensor} in files and `sensor` of each channel, or neither",
             )
         names = self.channel_names
