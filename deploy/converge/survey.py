@@ -326,7 +326,7 @@ def _mounts(text: str) -> dict[str, MountFact]:
 
 
 def _plain(word: str) -> str:
-    """Without the kernel's escapes of blanks."""
+    """Return the word without the kernel's escapes of blanks."""
     return re.sub(r"\\([0-7]{3})", lambda escape: chr(int(escape[1], 8)), word)
 
 
