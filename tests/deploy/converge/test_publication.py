@@ -8,11 +8,11 @@ import pytest
 
 from deploy.cluster.places import ENVIRONMENTS, shared_folders
 from deploy.converge import publication
+from deploy.converge.apply import Survey
 from deploy.converge.desired import Machines
 from deploy.converge.machine_facts import MEGABYTE, MountFact
 from deploy.converge.publication import WHEELHOUSE_BYTES, DataHere, Publication, room_needed
 from deploy.converge.subject import PublishedFile
-from deploy.converge.survey import Survey
 from tests.deploy.converge.pi import Cluster, release, thesis, untouched_cluster
 from tests.deploy.converge.played_machine import ENVIRONMENT
 from tests.deploy.converge.tables import rows
