@@ -1,7 +1,7 @@
 """The monitor's Prometheus, the node exporters that it reads, and the keys that let it in. Pure.
 
 The cluster's token lies on its coordinator's node, and the key of each role beside it:
-docs/security.md says what they open. systemd hands them to the units, so that no account reads
+docs/security.md says what they open. systemd gives them to the units, so that no account reads
 them.
 """
 

@@ -96,13 +96,14 @@ def machine_facts(node: Connector, questions: Questions) -> MachineFacts:
         message = " ".join(outcome.last_lines)
         if outcome.return_code == _NOT_FOUND and "sudo" in message:
             raise ClusterError(
-                f"{node.name}: there is no sudo ({message}): `su -c 'apt-get install sudo'` there"
+                f"{node.name}: sudo is missing ({message}): run `su -c 'apt-get install sudo'`"
+                " there"
             )
         if "sudo" in message:
             raise ClusterError(f"{node.name}: {no_root(node.account, node.name, message)}")
         if message:
             raise ClusterError(
-                f"{node.name}: it cannot say what it is (exit code {outcome.return_code}):"
+                f"{node.name}: its facts cannot be read (exit code {outcome.return_code}):"
                 f" {message}; {_not_run(node)}"
             )
     uid, _, word = _sections(outcome.text, section).get("shell", "").partition(" ")
