@@ -27,7 +27,7 @@ FUNCTIONS = ("loss", "metrics", "augment", "task")
 class Cluster:
     """The cluster of an inventory file.
 
-    `with` starts its roles if none runs, and stops what it started.
+    `with` starts its roles if none runs, and stops the roles that it started.
 
     `settings` override keys of the inventory, e.g. `{"jobs.train.batch_size": 64}`. `report` gets
     the lines of progress; they go to standard error by default. Raises UsageError without such a
@@ -60,7 +60,7 @@ class Cluster:
         self._ends.close()
 
     def start(self) -> None:
-        """Start the roles; `with` does it too. A cluster that runs already is left as it is.
+        """Start the roles, as `with` does. A running cluster stays as it is.
 
         Raises ClusterError.
         """
@@ -158,8 +158,8 @@ class Cluster:
 
         The test set is not read.
 
-        `folds`: how many, or "groups" to leave out one person (or device, or whatever the data
-        group by) at a time. `seeds`: how many, or which. `model`, `data` and `settings` are those
+        `folds`: their number, or "groups" to leave out one group of the data, such as a person, at
+        a time. `seeds`: their number, or a list. `model`, `data` and `settings` are those
         of `train`.
 
         Raises UsageError for what cannot be trained as given (DataError for arrays), Cancelled on

@@ -208,7 +208,7 @@ class Sweep(_Folder):
 
     @property
     def runs(self) -> list[dict[str, Any]]:
-        """The runs of `sweep.json`, whose keys docs/sweeps.md explains."""
+        """The runs of `sweep.json`, whose keys docs/runs.md explains."""
         runs: list[dict[str, Any]] = self._record.to_json()["runs"]
         return runs
 

@@ -37,7 +37,7 @@ def _modes() -> str:
         f"{'**yes**' if mode.same_bits(mode.Options and mode.Options()) else 'no'} | {mode.costs}"
         for name, mode in MODES.items()
     )
-    return _table("mode | an update is | who waits | same bits | what it costs", rows)
+    return _table("mode | an update is | waits | same bits | cost", rows)
 
 
 def _codecs() -> str:
@@ -96,9 +96,9 @@ def _sets() -> str:
 
 
 def _formats() -> str:
-    formats = {name: known_formats.described(name, DOCS) for name in known_formats.names()}
     rows = []
-    for name, form in formats.items():
+    for name in known_formats.names():
+        form = known_formats.described(name, DOCS)
         hertz = str(form.time.hertz or "").removesuffix(".0")
         licence = str(form.licence).removeprefix(OWN)
         rows.append(f"`{name}` | [{form.title}]({form.origin}) | {hertz} | {licence}")

@@ -108,9 +108,7 @@ def ask(
         if not same(
             answer.headers.get(PROOF_HEADER.lower(), ""), proof(key, "server", nonce, challenge)
         ):
-            raise ValueError(
-                "the process there does not know the key of the one expected, and got nothing"
-            )
+            raise ValueError("the process there does not know the expected key; it got no secret")
         marks = {
             MARK_HEADER: "1",
             CHALLENGE_HEADER: challenge,
