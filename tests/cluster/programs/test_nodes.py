@@ -66,7 +66,7 @@ class Nodes:
             archive = b"".join(blocks_of(packed))
         ports = free_ports(8)
         for index, name in enumerate(NAMES):
-            job = self.folder / f"node-{index}/jobs/20260101T0000-task"
+            job = self.job(index)
             job.mkdir(parents=True)
             task = ProgramTask(
                 f"127.0.0.1:{self.lead.port}",
@@ -77,13 +77,20 @@ class Nodes:
             )
             (job / TASK).write_bytes(to_bytes(task))
             (job / PROGRAM_ARCHIVE).write_bytes(archive)
-            words = [sys.executable, "-m", "deploy.jobs.node_job", job.name]
-            self.units.append(
-                subprocess.Popen(
-                    [*words, "--root", str(job.parents[1])], env=environment_for_any_folder()
-                )
-            )
+            self.units.append(self.runner(index))
         return dict(self.lead.gather(NAMES, lambda: False, 60.0))
+
+    def job(self, index: int) -> Path:
+        """The folder of the runner's job on that node."""
+        return self.folder / f"node-{index}/jobs/20260101T0000-task"
+
+    def runner(self, index: int) -> subprocess.Popen[bytes]:
+        """Start the unit of that node's runner, as `fab` or a boot does."""
+        job = self.job(index)
+        words = [sys.executable, "-m", "deploy.jobs.node_job", job.name]
+        return subprocess.Popen(
+            [*words, "--root", str(job.parents[1])], env=environment_for_any_folder()
+        )
 
     def run(self, processes: dict[str, RemoteProcess]) -> tuple[Group, list[bytes]]:
         """The program to its end, and what it said on each node."""
@@ -150,7 +157,9 @@ def test_a_node_that_is_lost_ends_the_program(nodes: Nodes) -> None:
     assert [part.return_code for part in group.members] == [-signal.SIGTERM, LOST]
 
 
-def test_the_next_lead_begins_again_on_the_same_runners(nodes: Nodes) -> None:
+def test_the_next_lead_begins_again_on_the_same_runners_and_on_one_that_booted(
+    nodes: Nodes,
+) -> None:
     """The coordinator was killed: a member of a dead group is useless, its runner is not."""
     started = nodes.folder / "started"
     source = f"""
@@ -167,6 +176,9 @@ def test_the_next_lead_begins_again_on_the_same_runners(nodes: Nodes) -> None:
     eventually(started.exists, "the program's start")
     nodes.lead.close(last=False)
     eventually(lambda: gone(int(started.read_text())), "the end of the program")
+    nodes.units[1].kill()
+    nodes.units[1].wait(HANG_SECONDS)
+    nodes.units[1] = nodes.runner(1)
     nodes.lead = Lead("127.0.0.1", nodes.lead.port, "secret", HOSTS)
     processes = dict(nodes.lead.gather(NAMES, lambda: False, 60.0))
     for process in processes.values():
