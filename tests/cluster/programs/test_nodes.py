@@ -254,12 +254,12 @@ def test_a_runner_ends_where_another_program_has_its_lead_s_port(tmp_path: Path)
     task = RunnerTask(address, FIRST, "worker:0", free_ports(2), Path("p.py"), tmp_path / "files")
     refused = f"127.0.0.1:{lead.port}: expected the lead of the program, got no proof"
     with pytest.raises(ClusterError, match=refused):
-        run(task, 0.2)
+        run(task, proof_seconds=0.2)
     is_over = Event()
     with ThreadPoolExecutor(1) as pool:
         gathering = pool.submit(lead.gather, NAMES, is_over.is_set, HANG_SECONDS)
         with pytest.raises(ClusterError, match=refused):
-            run(task, 0.2)
+            run(task, proof_seconds=0.2)
         is_over.set()
         assert gathering.result() == {}
     lead.close(last=True)
