@@ -290,7 +290,7 @@ def as_overrides(inventory: Inventory) -> tuple[str, ...]:
             host = inventory.links[node.name]
         elif any(entry.role == "coordinator" for entry in node.roles):
             raise ClusterError(
-                f"{node.name}: the address of {node.address} was never proven: `fab deploy trust`"
+                f"{node.name}: the address of {node.address} is not proven yet: `fab deploy trust`"
                 " does that"
             )
         overrides.append(f"nodes.{node.name}.address={host}")

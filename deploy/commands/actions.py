@@ -64,7 +64,7 @@ class StartFlags(LogFlags, PlanFlags):
     data: str | None = data_flag()
     format: str | None = format_flag()
     retry: bool = switch(
-        "only the nodes that failed in the last deployment; all of one that was cut short"
+        "only the nodes that failed in the last deployment; all nodes if it was cut short"
     )
     new_keys: Names = names("new keys of WireGuard for these nodes (repeatable)")
     dry_run: bool = switch("show the plan, change nothing")
@@ -83,7 +83,7 @@ class StatusFlags(LimitFlags, JsonFlags):
     """The flags of `deploy status`."""
 
     watch: float | None = text(
-        "show it again every so many seconds (2) until Ctrl-C",
+        "refresh it every so often (2 s) until Ctrl-C",
         metavar="[SECONDS]",
         read=interval,
         bare=str(USUAL_SECONDS),
@@ -92,7 +92,7 @@ class StatusFlags(LimitFlags, JsonFlags):
 
 @takes(JsonFlags)
 def check(flags: JsonFlags) -> None:
-    """Whether the cluster can start: ports, TensorFlow, memory, disks, clocks, data.
+    """Check whether the cluster can start: ports, TensorFlow, memory, disks, clocks, data.
 
     Changes nothing.
     """
@@ -117,7 +117,7 @@ def check(flags: JsonFlags) -> None:
 
 @takes(PlanFlags)
 def plan(flags: PlanFlags) -> None:
-    """What `start` would do now. Changes nothing."""
+    """Show what `start` would do now. Changes nothing."""
     _show_plan(open_cluster(flags), flags, retry=False)
 
 
@@ -175,7 +175,7 @@ def restart(flags: RestartFlags) -> None:
 
     The workers of a batch are drained first, if a job runs and other workers can take over.
     Services follow the roles of their batch, one node after the other: each must answer again
-    before the next. What does not come up ends it.
+    before the next. It ends at the first one that does not come up.
     """
     opened = open_cluster(flags)
     from deploy.converge.coordinator import drain, workers_to_drain
@@ -203,7 +203,7 @@ def restart(flags: RestartFlags) -> None:
 
 @takes(StatusFlags)
 def status(flags: StatusFlags) -> None:
-    """One line a role or node: address, state, memory, uptime, restarts.
+    """Show a line for each role or node: address, state, memory, uptime, restarts.
 
     Exit code 3 unless all are ready.
     """

@@ -56,7 +56,7 @@ class RollbackFlags(AnsweredFlags):
 class ResetFlags(AnsweredFlags):
     """The flags of `deploy reset`."""
 
-    with_data: bool = switch("remove the shared data and the runs too")
+    with_data: bool = switch("also remove the shared data and the runs")
 
 
 class SshFlags(ClusterFlags):
@@ -108,7 +108,7 @@ def monitor(flags: MonitorFlags) -> None:
 def rollback(flags: RollbackFlags) -> None:
     """Go back to the release that was current before, or --to, and restart what runs from it.
 
-    All nodes go to one release. Workers are drained and services follow one another as by
+    All nodes go to one release. Workers are drained and services follow one another, as in
     `restart`. The next call resumes an interrupted rollback.
     """
     opened = open_cluster(flags).for_machines("rollback")
@@ -288,7 +288,7 @@ def _copies(
 
 @takes(SshFlags)
 def ssh(flags: SshFlags) -> None:
-    """A shell on one node (--node NAME), or one command there."""
+    """Open a shell on one node (--node NAME), or run one command there."""
     opened = open_cluster(flags).for_machines("ssh")
     from deploy.cluster.login import addresses, jump_address
     from deploy.cluster.openssh import expanded

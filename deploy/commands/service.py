@@ -64,29 +64,25 @@ def _real_flag(help_text: str, most: float) -> Any:
 
 
 def _model_name() -> Any:
-    return text("name of the served model, in its paths and among the versions; har", MODEL)
+    return text("name of the served model, in its paths and among the versions (har)", MODEL)
 
 
 def _memory() -> Any:
-    return number(
-        "memory of the service, of which a model gets two thirds; 384", 64, MOST_MEGABYTES, None
-    )
+    return number("memory of the service; a model gets two thirds (384)", 64, MOST_MEGABYTES, None)
 
 
 class ModelOfRun(TrustFlags):
     """The flags that name what is served."""
 
     model: str | None = path("folder that `fab export` wrote: the model to serve", read=from_here)
-    run: str | None = path("folder of the training to serve, which is exported if it is not yet")
+    run: str | None = path("folder of the training to serve; exported first if needed")
 
 
 class ServeFlags(ModelOfRun):
     """The flags of `serve`."""
 
-    port: int = number("where clients connect; 0 is any free port; 8470", 0, LAST_PORT, 8470)
-    listen: str = text(
-        "address of this machine where clients connect; loopback alone is the default", "127.0.0.1"
-    )
+    port: int = number("port where clients connect (8470); 0 is any free one", 0, LAST_PORT, 8470)
+    listen: str = text("address of this machine where clients connect (loopback)", "127.0.0.1")
     host_name: Names = names(
         "a name by which clients call the service, such as that of a proxy before it (repeatable)"
     )
@@ -95,11 +91,11 @@ class ServeFlags(ModelOfRun):
         "HTTPS with a certificate of your own, a file in PEM format", read=from_here
     )
     key: str | None = path("file of the key of --certificate, in PEM format", read=from_here)
-    no_token: bool = switch("answer without a token, on loopback alone")
+    no_token: bool = switch("answer without a token, only on loopback")
     name: str = _model_name()
     memory_megabytes: int | None = _memory()
     batch_milliseconds: float | None = _real_flag(
-        "how long a request waits for others to be computed with; 2", 1000.0
+        "how long a request waits for others of its batch (2)", 1000.0
     )
 
 
@@ -135,7 +131,7 @@ def serve(flags: ServeFlags) -> None:
 
 @takes(PromoteFlags)
 def promote(flags: PromoteFlags) -> None:
-    """Make a version of a run or an export and serve it from now on; a running service takes it."""
+    """Make a run or an export the version to serve; a running service takes it over."""
     export = _export(flags)
     if flags.inventory is None:
         memory = as_words(flags, "memory_megabytes")

@@ -26,9 +26,9 @@ class SweepFlags(ResumeFlags, TrustFlags, JobFlags):
     """The flags of `sweep`."""
 
     file: str = word("the YAML file of the sweep", is_path=True)
-    resume: bool = switch("resume the newest unfinished sweep, or that of --run")
+    resume: bool = switch("resume the newest unfinished sweep, or the one of --run")
     run: str | None = path("folder of the sweep that --resume resumes")
-    dry_run: bool = switch("say how long it takes and how much memory; train nothing")
+    dry_run: bool = switch("estimate time and memory; train nothing")
 
 
 @takes(SweepFlags)

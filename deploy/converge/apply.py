@@ -244,7 +244,7 @@ def _run_batch(
         outcome = node.run(["sh", "-s"], stdin=script, deadline_seconds=seconds, root=True)
     except NodeUnreachableError as error:
         ended = read_batch(error.printed.decode(errors="replace"))
-        remedy = "if it went off, `fab deploy start --retry` takes it again once it is back"
+        remedy = "if it lost power, run `fab deploy start --retry` once it is back"
         step = group[min(len(ended), last)].step
         raise _ended(node, phase, step, f"{error}; {remedy}") from error
     done = [seconds for code, seconds in read_batch(outcome.text)[: len(group)] if code == 0]

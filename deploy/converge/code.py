@@ -221,7 +221,7 @@ def prune_wheels(node: Connector, folders: SharedFolders, needed: Collection[str
         script = prune_folders(f"{folders.publish_folder}/wheels", needed)
     except ValueError as error:
         raise ClusterError(
-            f"{node.name}: of the environments that nodes named one is none: {error}"
+            f"{node.name}: a node named an environment that is none: {error}"
         ) from error
     done = node.run(shell(script), root=user is None, user=user, deadline_seconds=_REMOVE_SECONDS)
     outcome(done.return_code, done.text, done.stderr)

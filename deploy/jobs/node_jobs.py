@@ -225,7 +225,7 @@ class NodeJobs:
                 if record.state is JobState.SUBMITTED:
                     unit = unit_of_job(name)
                     raise ClusterError(
-                        f"{self.node}: job {name} was never begun: `systemctl status {unit}` there"
+                        f"{self.node}: job {name} did not begin: `systemctl status {unit}` there"
                         " shows why"
                     )
                 alive = not record.state.ended and record.pid is not None
@@ -351,7 +351,7 @@ class NodeJobs:
                 ["journalctl", "-q", "-o", "cat", "--no-pager", "-n", "3", of_unit], root=True
             )
             why = " ".join((*heard.last_lines, *begun.last_lines))
-        raise ClusterError(f"{self.node}: the job was not begun: {why}")
+        raise ClusterError(f"{self.node}: the job did not begin: {why}")
 
 
 def new_folder(

@@ -193,8 +193,6 @@ def unpacked_program(job_path: Path, program: str) -> Path:
 def _hold_environment(key: str) -> str:
     """The Python of the environment, which stays as long as this process. Raises ClusterError."""
     if not is_there(ON_NODES, key):
-        raise ClusterError(
-            f"{ON_NODES / key}: expected the packages of the program, they are gone: run it again"
-        )
+        raise ClusterError(f"{ON_NODES / key}: the packages of the program are gone: run it again")
     hold(ON_NODES / key)
     return str(python_of(ON_NODES, key))

@@ -106,7 +106,7 @@ def start_runner(
     if not begun.ok:
         output_tail = node.run(["tail", "-n", "3", str(job_folder.output)], user=places.user)
         why = " ".join((*output_tail.text.split(), *begun.last_lines))
-        raise ClusterError(f"{node.name}: the runner of {task.member} was not begun: {why}")
+        raise ClusterError(f"{node.name}: the runner of {task.member} did not begin: {why}")
 
 
 SEARCH_REQUIREMENTS = Path(__file__).with_name("search_requirements.txt")

@@ -205,7 +205,7 @@ class LaunchPlan:
     """What to start for a task: the command line, the socket for its readiness, its log file.
 
     A role that is `on_hold` starts on the first request for a restart. `key` is what its callers
-    have to know (docs/control.md).
+    have to know (docs/security.md).
     """
 
     task: Task

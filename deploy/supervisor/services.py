@@ -187,8 +187,8 @@ class Supervised:
         until(answers_or_ended, _LAUNCH_DEADLINE_SECONDS, _POLL_SECONDS)
         if not self._answers():
             raise ClusterError(
-                f"the supervisor of cluster {self._inventory.cluster} did not come up: "
-                f"{process.last_line() or 'it said nothing'}; its log is {log}"
+                f"the supervisor of cluster {self._inventory.cluster} did not start: "
+                f"{process.last_line() or 'it wrote nothing'}; its log is {log}"
             )
 
     def _stop_supervisor(self, roles: Mapping[str, Sequence[str]]) -> Stopped:

@@ -293,7 +293,7 @@ class AllreduceMode(Mode):
             return tf.concat([times, tf.cast(reply, tf.float64)], 0)
 
         # Sizes come with the call, as in `sync`. Grappler multiplies a known size into the
-        # network's own constants, and the product has other bits (`docs/modes.md`).
+        # network's own constants, and the product has other bits (`docs/engine.md`).
         return trace(
             train,
             int32(None),

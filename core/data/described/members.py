@@ -132,7 +132,7 @@ def only(where: str, readings: Sequence[Reading], labels: Collection[str] = ()) 
             word = next(word for word in shared if fields[word] != readings[0][1][word])
             raise DataError(
                 f"{where}: fits `files` in two ways: {', '.join(shared)} is {', '.join(first):.80}"
-                f" or {', '.join(second):.80}; say which marks one may not have, as"
+                f" or {', '.join(second):.80}; exclude marks from one, as"
                 f" {{{word}!_}}, write {{number}} for digits, or name all labels in label.words"
             )
     return next(iter(readings), None)

@@ -124,7 +124,7 @@ def first_vectors(path: Path, form: RecordingFormat, remedy: str) -> tuple[Senso
             missing = "an acceleration with gravity"
         raise DataError(
             f"{path}: the nine channels need three axes of an acceleration with gravity and of a"
-            f" rotation, the format has not {missing}; record with that sensor, or {remedy}"
+            f" rotation, the format lacks {missing}; record with that sensor, or {remedy}"
         )
     return accelerations[0], rotations[0]
 
@@ -286,8 +286,8 @@ class Series:
         late = int((pauses <= self._longest_gap).sum())
         if late and (pauses > 0).all():
             raise DataError(
-                f"{self.where}: its times go back, and without a pause {late} times if they stand"
-                " in order, as parts do that came late; sort its readings by time"
+                f"{self.where}: its times go back; in order they have no pause at {late} places, as"
+                " if parts came late; sort its readings by time"
             )
 
     def _judge(self, times: Samples, rows: Samples) -> None:

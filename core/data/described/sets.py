@@ -158,14 +158,14 @@ def _common_channels(
             )
             raise DataError(
                 f"{path}: channels: expected {name!r:.60} of one unit in all sets, got"
-                f" {actual_units}; call another one so, or leave it out"
+                f" {actual_units}; give this name to another channel, or leave it out"
             )
     if not names:
         actual_channels = "; ".join(
             f"{name}: {', '.join(set_kinds)}" for name, set_kinds in zip(forms, kinds, strict=True)
         )
         raise DataError(
-            f"{path}: no channel is in all sets ({actual_channels:.300}); say sets.NAME.channels,"
+            f"{path}: no channel is in all sets ({actual_channels:.300}); write sets.NAME.channels,"
             " what a set's own are called here"
         )
     return tuple(requested_names or names)
@@ -192,7 +192,7 @@ def _common_classes(path: Path, cut_sets: Sequence[CutSet]) -> tuple[str, ...]:
             for name, labels in classes_by_set.items()
         )
         raise DataError(
-            f"{path}: {one_class(classes)}, or say sets.NAME.labels; the sets have"
+            f"{path}: {one_class(classes)}, or write sets.NAME.labels; the sets have"
             f" {actual_classes:.600}"
         )
     return classes

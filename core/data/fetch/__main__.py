@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _published_set(name: str, sha256: str | None) -> PublishedSet:
     if name not in SETS:
         raise UsageError(
-            f"{name!r:.40}: expected {', '.join(SETS)}; other recordings are yours to bring"
+            f"{name!r:.40}: expected {', '.join(SETS)}; bring other recordings yourself"
             " (docs/data.md)"
         )
     if sha256 is None:

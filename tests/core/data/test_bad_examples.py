@@ -73,7 +73,7 @@ def test_what_is_no_data_is_refused(tmp_path: Path, given: Any, said: str) -> No
         ([(IMAGES[0], "cat")], None, "name all classes in labels"),
         ([Batch(IMAGES[:3], CLASSES[:2])], None, "y_train: expected 3 targets, one for each"),
         (
-            [Batch(IMAGES[:2], CLASSES[:2], weights=np.ones((2, 1)))],
+            [Batch(IMAGES[:2], CLASSES[:2], weights=np.ones((2, 1), np.float32))],
             None,
             "expected 2 numbers, one for each training example, got shape (2, 1)",
         ),

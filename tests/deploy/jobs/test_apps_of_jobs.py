@@ -103,7 +103,7 @@ def test_a_damaged_archive_refuses_the_job_before_it_begins(
 ) -> None:
     monkeypatch.setattr("deploy.jobs.node_jobs.packed", lambda _: nullcontext(b"no archive"))
     node.play("0")
-    said = r"rpi11: the job was not begun: .*the app cannot be unpacked"
+    said = r"rpi11: the job did not begin: .*the app cannot be unpacked"
     with pytest.raises(ClusterError, match=said):
         node.jobs().submit("train", [], app=files_of_app(app))
     assert node.jobs().records() == []
