@@ -26,7 +26,7 @@ from cluster.programs.frames import (
 )
 from cluster.programs.group import Group, GroupMember
 from cluster.programs.lead import LOST, Lead, RemoteProcess
-from cluster.programs.program import Member
+from cluster.programs.program import ProgramMember
 from cluster.programs.runner import RunnerTask, run, two_free
 from cluster.programs.runner import _LeadConnection as Served
 from core.ground.errors import ClusterError, ExitCode
@@ -96,7 +96,7 @@ class Nodes:
         """The program to its end, and what it said on each node."""
         heard = [bytearray(), bytearray()]
         members = [
-            GroupMember(Member(name, "node", "127.0.0.1", 0), processes[name], one.extend)
+            GroupMember(ProgramMember(name, "node", "127.0.0.1", 0), processes[name], one.extend)
             for name, one in zip(NAMES, heard, strict=True)
         ]
         group = Group(members, lambda: False)
