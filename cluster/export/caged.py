@@ -18,11 +18,11 @@ from cluster.apps.copy import KeptApp
 from cluster.apps.environments import local_environments
 from cluster.apps.files import digests_variable
 from cluster.export.request import ExportRequest, TrainedRun, export_beside, take_place
-from core.cage import ROOT, USUAL_DEVICES, landlock, python_folders, system_paths
+from core.cage import landlock
 from core.cage.__main__ import FAILED as NO_CAGE
 from core.cage.__main__ import words as words_in_cage
-from core.cage.calls import EXPORT, what_holds
-from core.cage.landlock import Rights, existing
+from core.cage.calls import what_holds
+from core.cage.profiles import ROOT, profile
 from core.control.own_state import user_state
 from core.exported.description import NAME, Description
 from core.exported.description import read_description as described
@@ -32,8 +32,7 @@ from core.ground.files import PREPARED_VARIABLE, user_cache
 from core.logs import say
 
 FLAG = "--in-cage"
-OURS = ("cluster", "core", "kernels", "ps_node", "pscluster", "worker_node")
-"""Our packages that an export or an app loads."""
+PROFILE = "export"
 ENDING = EndRequest(signal.SIGTERM, 10.0)
 SYSTEMS_OWN = ("/etc", "/run", "/var")
 PASSED_VARIABLES = (
@@ -71,7 +70,7 @@ class CagedExport:
     def export(self) -> Description:
         """Make it and put it in its place. Raises ClusterError; then nothing is left of it."""
         support = landlock.kernel_coverage()
-        caged = what_holds(support, EXPORT)
+        caged = what_holds(support, profile(PROFILE).calls)
         line = caged.line
         if not support.abi:
             line = f"uncaged and reads whatever you may: {support.reason}"
@@ -86,7 +85,7 @@ class CagedExport:
         return description
 
     def _run(self, partial: Path, folder: Path) -> None:
-        command = words_in_cage(self._rights(partial), self._words(folder), sockets=False)
+        command = words_in_cage(PROFILE, self._words(folder), **self._slots(partial))
         environment = environment_in_cage(folder, self.app)
         with Child(command, environment=environment, ending=ENDING, new_session=True) as child:
             ended = child.wait()
@@ -129,12 +128,12 @@ class CagedExport:
             )
         return description
 
-    def _rights(self, partial: Path) -> Rights:
+    def _slots(self, partial: Path) -> Mapping[str, Sequence[str | Path]]:
         prepared = prepared_by(self.app)
         with suppress(OSError):
             prepared.mkdir(mode=0o755, parents=True, exist_ok=True)
         read = (self.trained.folder, *self._recordings())
-        return rights_in_cage(self.app, read, (partial, prepared))
+        return slots_in_cage(self.app, read, (partial, prepared))
 
     def _recordings(self) -> Iterator[Path]:
         """Yield the recordings and their format.
@@ -186,19 +185,15 @@ def prepared_by(app: KeptApp) -> Path:
     return user_cache() / "prepared-by-code" / app.digest[:16]
 
 
-def rights_in_cage(app: KeptApp, read: Sequence[Path], write: Sequence[Path]) -> Rights:
-    """Return what code of a run may do, besides loading packages: read and write these."""
-    keras = os.environ.get("KERAS_HOME") or "~/.keras"
-    packages = [*system_paths(), *python_folders(OURS), os.path.expanduser(keras)]
+def slots_in_cage(
+    app: KeptApp, read: Sequence[Path], write: Sequence[Path]
+) -> Mapping[str, Sequence[str | Path]]:
+    """Return what code of a run reads besides our packages, and what it writes."""
+    keras = os.path.expanduser(os.environ.get("KERAS_HOME") or "~/.keras")
+    packages: list[str | Path] = [keras]
     if app.environment:
-        packages.append(str(local_environments() / app.environment))
-    return Rights(
-        read=existing(*packages, *read),
-        write=existing(*write),
-        devices=existing(*USUAL_DEVICES),
-        bind=(),
-        connect=(),
-    )
+        packages.append(local_environments() / app.environment)
+    return {"recordings": [*packages, *read], "made": write}
 
 
 def environment_in_cage(beside: Path, app: KeptApp) -> dict[str, str]:
@@ -207,7 +202,7 @@ def environment_in_cage(beside: Path, app: KeptApp) -> dict[str, str]:
     temporary.mkdir(mode=0o700)
     packages = beside.with_name(f"{beside.name}.code")
     packages.mkdir()
-    for name in OURS:
+    for name in profile(PROFILE).packages:
         # Python lists the folder that it searches, and that around them is not to be read.
         (packages / name).symlink_to(ROOT / name)
     return {

@@ -46,6 +46,7 @@ INET = 2
 INET6 = 10
 NETLINK = 16
 NETWORK = (INET, INET6, NETLINK)
+FAMILIES = {"unix": UNIX, "inet": INET, "inet6": INET6, "netlink": NETLINK}
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,6 @@ class CallRights:
         if not self.families:
             closed.append(PORTS)
         return closed
-
-
-EXPORT = CallRights(execute=True, families=())
-MODEL = CallRights(families=())
-JOB = CallRights(execute=True, families=(UNIX, *NETWORK), free=True)
 
 
 class ArgumentRule(NamedTuple):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from core.control.own_state import CREDENTIALS_VARIABLE, VARIABLE, own_key
 from core.control.requests import BY_TOKEN
 from core.ground.accounts import account_for_roles
+from core.ground.addresses import with_port
 from core.ground.errors import UsageError
 from core.logs.lines import LogSettings, add_flags, given_or
 from core.server.port_guard import is_loopback
@@ -65,9 +66,7 @@ class RoleOptions:
     @property
     def address(self) -> str:
         """`host:port` of the TensorFlow server."""
-        if ":" in self.host:
-            return f"[{self.host}]:{self.port}"
-        return f"{self.host}:{self.port}"
+        return with_port(self.host, self.port)
 
     @property
     def inter_op_threads(self) -> int:
@@ -134,8 +133,8 @@ def _add_manner(result: argparse.ArgumentParser) -> None:
         type=_address,
         metavar="ADDRESS",
         help=(
-            "of the node that may, like this one, POST /restart to the metrics port; `token`: any"
-            f" address may that shows the token of ${VARIABLE}; without it there is no /restart"
+            "address that may POST /restart to the metrics port, as this machine may; `token`: any"
+            f" that proves the key of ${VARIABLE}; without the flag there is no /restart"
         ),
     )
     result.add_argument(
@@ -157,7 +156,7 @@ def _add_manner(result: argparse.ArgumentParser) -> None:
         "--reads",
         action="append",
         metavar="FOLDER",
-        help="with prepared windows for graphs (repeatable); without it those of the user's cache",
+        help="prepared windows for graphs (repeatable); without it those of the user's cache",
     )
     result.add_argument(
         "--reach",
@@ -176,8 +175,8 @@ def _add_manner(result: argparse.ArgumentParser) -> None:
         type=_whole(1, 2**32 - 2),
         metavar="UID",
         help=(
-            "where root starts it: the uid and gid to take before it serves; for a local inventory"
-            " an unused one"
+            "if root starts it: the uid and gid to take before it serves; an unused one for a local"
+            " inventory"
         ),
     )
     result.add_argument(
@@ -186,9 +185,7 @@ def _add_manner(result: argparse.ArgumentParser) -> None:
         nargs="?",
         const=os.getppid(),
         metavar="PID",
-        help=(
-            "be killed when the thread that started this process ends; PID: of the parent expected"
-        ),
+        help=("be killed when the thread that started this process ends; PID: the expected parent"),
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.control.door import raise_limit
+from core.ground.addresses import with_port
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.logs import say
 from core.logs.lines import LogSettings, Speaker, begin
@@ -21,7 +22,7 @@ from recognise.service.limits import Limits, give_back_large_blocks
 from recognise.service.options import HOST, limits_of, parser, refuse_former, refuse_unusable
 from recognise.service.state import TARGETS, announced
 from recognise.service.versions import Versions
-from recognise.service.worker.starting import Nursery, start_through
+from recognise.service.worker.process import Nursery
 
 if TYPE_CHECKING:  # plain HTTP needs no cryptography
     from recognise.service.tls import Tls
@@ -100,30 +101,22 @@ def _serve(flags: argparse.Namespace, folder: Path, versions: Versions, limits: 
         listener = None
         if not flags.wait:
             listener = until_the_end.enter_context(bound(options, limits))
-        start_through(until_the_end.enter_context(closing(Nursery())))
+        nursery = until_the_end.enter_context(closing(Nursery()))
         renewed = rights.around((flags.certificate, flags.key, flags.authority))
         rights.enter_cage(options, renewed, (folder, versions.folder.parent))
 
         def ready(port: int, version: int, metrics_port: int) -> None:
-            if ":" in options.host:
-                address = f"[{options.host}]"
-            else:
-                address = options.host
-            url = f"{scheme}://{address}:{port}"
+            url = f"{scheme}://{with_port(options.host, port)}"
             # The port without a token: once this service is killed, another program may take it.
             if not flags.token_file:
-                if ":" in metrics_host:
-                    host = f"[{metrics_host}]"
-                else:
-                    host = metrics_host
-                figures = f"http://{host}:{metrics_port}"
-                until_the_end.enter_context(announced(folder / TARGETS, flags.name, figures))
+                target = announced(folder / TARGETS, flags.name, metrics_host, metrics_port)
+                until_the_end.enter_context(target)
             say(f"serving {flags.name} version {version} at {url} ({access}; Ctrl-C ends it)")
             if flags.link:
-                base = f"{scheme}://{reachable(options.host)}:{port}"
+                base = f"{scheme}://{with_port(reachable(options.host), port)}"
                 _say_links(base, token, authority)
 
-        asyncio.run(serve(flags.name, versions.folder, options, limits, ready, listener))
+        asyncio.run(serve(flags.name, versions.folder, options, limits, ready, nursery, listener))
     return ExitCode.DONE
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from core.exported.description import Description, labels_of, read_description
 from core.ground.errors import UsageError
 from recognise.service.limits import Limits
-from recognise.service.worker.process import ModelLostError, ModelProcess
+from recognise.service.worker.process import ModelLostError, ModelProcess, Nursery
 
 Floats = NDArray[np.float32]
 
@@ -19,12 +19,13 @@ Floats = NDArray[np.float32]
 class Computer:
     """An open model, and the threads that wait for its process; its owner must `close` it."""
 
-    def __init__(self, folder: Path, limits: Limits) -> None:
+    def __init__(self, folder: Path, limits: Limits, nursery: Nursery) -> None:
         """Open and warm up the model. Raises UsageError and ClusterError."""
         self._folder = folder
+        self._nursery = nursery
         self._limits = limits
         self.description: Description = described(folder)
-        self._process = _opened(folder, self.description, limits)
+        self._process = _opened(folder, self.description, limits, nursery)
         self.pool = ThreadPoolExecutor(limits.threads, thread_name_prefix="inference")
 
     @property
@@ -41,7 +42,7 @@ class Computer:
 
         Raises UsageError and ClusterError.
         """
-        self._process = _opened(self._folder, self.description, self._limits)
+        self._process = _opened(self._folder, self.description, self._limits, self._nursery)
 
     def close(self) -> None:
         """Kill the process; the threads end with what they waited for."""
@@ -55,7 +56,7 @@ def tried(folder: Path, limits: Limits) -> Description:
     It did so in a process with the limits of a service. Raises UsageError and ClusterError.
     """
     description = described(folder)
-    with closing(_opened(folder, description, limits)):
+    with closing(Nursery()) as nursery, closing(_opened(folder, description, limits, nursery)):
         return description
 
 
@@ -79,8 +80,10 @@ def described(folder: Path) -> Description:
     return description
 
 
-def _opened(folder: Path, description: Description, limits: Limits) -> ModelProcess:
-    process = ModelProcess(folder, description, limits)
+def _opened(
+    folder: Path, description: Description, limits: Limits, nursery: Nursery
+) -> ModelProcess:
+    process = ModelProcess(folder, description, limits, nursery)
     try:
         _warm(process, folder, description, limits)
     except BaseException:

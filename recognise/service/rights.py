@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.cage import USUAL_DEVICES, calls, python_folders, system_paths
-from core.cage.landlock import Name, Rights, existing
+from core.cage.calls import enter_whole_cage
+from core.cage.profiles import profile
 from core.ground.errors import ClusterError, UsageError
 
 if TYPE_CHECKING:
@@ -20,25 +20,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-OURS = ("core", "recognise")
 
-
-def enter_cage(options: "ServiceOptions", reads: Iterable[Name], writes: Iterable[Path]) -> None:
+def enter_cage(options: "ServiceOptions", reads: Iterable[Path], writes: Iterable[Path]) -> None:
     """Give up all but what the options need, these files and folders, for good.
 
     Raises ClusterError where root without its capabilities reads less than the service needs.
     """
     _end_idle_threads()
     written = [_there(folder) for folder in writes]
-    caged = calls.enter_whole_cage(
-        Rights(
-            read=existing(*system_paths(), *python_folders(OURS), *reads),
-            write=tuple(written),
-            devices=existing(*USUAL_DEVICES),
-            bind=(options.port, options.metrics_port),
-            connect=(),
-        )
-    )
+    kept = profile("service")
+    ports = (options.port, options.metrics_port)
+    caged = enter_whole_cage(kept.rights(renewed=[*reads], kept=written, ports=ports), kept.calls)
     if caged.level != logging.INFO:  # its processes of models are in the same kernel's hands
         log.warning("%s", caged.line)
     for needed in (Path(__file__).parent, Path(sys.prefix), *written):

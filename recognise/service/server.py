@@ -23,6 +23,7 @@ from recognise.service.limits import Budget, Limits, keep_what_there_is
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.serving import LOOK_SECONDS, Serving
 from recognise.service.versions import Versions
+from recognise.service.worker.process import Nursery
 
 if TYPE_CHECKING:
     from recognise.service.tls import Tls
@@ -102,6 +103,7 @@ async def serve(
     options: ServiceOptions,
     limits: Limits,
     ready: Callable[[int, int, int], None],
+    nursery: Nursery,
     listener: Listener | None = None,
 ) -> None:
     """Answer until SIGINT or SIGTERM, at `listener` where the port is open already.
@@ -119,7 +121,7 @@ async def serve(
     with (
         listener,
         _exporter(options, metrics, pulse) as metrics_port,
-        closing(Serving(name, versions, limits, metrics)) as serving,
+        closing(Serving(name, versions, limits, metrics, nursery)) as serving,
     ):
         await serving.begin()
         application = Application(
@@ -151,7 +153,7 @@ async def serve(
         try:
             while not (server.started or answering.done()):
                 await asyncio.sleep(START_SECONDS)
-            asked_to_end = _asked_to_end()
+            asked_to_end = _asked_to_end(nursery)
             ready(listener.port, serving.current.number, metrics_port)
             await asyncio.wait((answering, asked_to_end), return_when=asyncio.FIRST_COMPLETED)
             for listening in server.servers:  # a session that moves must not come here again
@@ -166,10 +168,11 @@ async def serve(
             await asyncio.gather(*following, return_exceptions=True)
 
 
-def _asked_to_end() -> asyncio.Future[None]:
-    """Return a future that SIGINT and SIGTERM complete, in the place of uvicorn's handlers.
+def _asked_to_end(nursery: Nursery) -> asyncio.Future[None]:
+    """Return a future that SIGINT and SIGTERM complete, and the end of the nursery.
 
-    Live sessions end before the connections, which uvicorn would close at once.
+    The signals do so in the place of uvicorn's handlers: live sessions end before the connections,
+    which uvicorn would close at once.
     """
     loop = asyncio.get_running_loop()
     stop_request = loop.create_future()
@@ -178,8 +181,14 @@ def _asked_to_end() -> asyncio.Future[None]:
         if not stop_request.done():
             stop_request.set_result(None)
 
+    def end_without_models() -> None:
+        loop.remove_reader(nursery)
+        log.critical("the process that starts those of models has ended: so does the service")
+        end()
+
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, end)
+    loop.add_reader(nursery, end_without_models)
     return stop_request
 
 

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from core.control.door import RateLimitedLog
 from core.exported.description import Description
 from core.ground.errors import ClusterError, reason_of
-from recognise.service.drift import DriftFigures, Recent
 from recognise.service.limits import Limits, RequestError
 from recognise.service.loading import Computer
-from recognise.service.metrics import ServiceMetrics
+from recognise.service.metrics import DriftFigures, Recent, ServiceMetrics
 from recognise.service.versions import Versions
+from recognise.service.worker.process import Nursery
 
 IDLE_SECONDS = 0.05
 """The interval of looks whether a version that goes has answered all."""
@@ -206,12 +206,18 @@ class Serving:
     """The open versions of one model, within one event loop."""
 
     def __init__(
-        self, name: str, versions: Versions, limits: Limits, metrics: ServiceMetrics
+        self,
+        name: str,
+        versions: Versions,
+        limits: Limits,
+        metrics: ServiceMetrics,
+        nursery: Nursery,
     ) -> None:
         self.name = name
         self.metrics = metrics
         self.limits = limits
         self._versions = versions
+        self._nursery = nursery
         self._open: dict[int, Served] = {}
         self._current: Served | None = None
         self._refused: int | None = None
@@ -349,7 +355,8 @@ class Serving:
         )
 
     async def _opened(self, number: int) -> Computer:
-        return await asyncio.to_thread(Computer, self._versions.path(number), self.limits)
+        path = self._versions.path(number)
+        return await asyncio.to_thread(Computer, path, self.limits, self._nursery)
 
     def _take(self, number: int, computer: Computer) -> None:
         recent = Recent(computer.description)

@@ -1,34 +1,45 @@
-"""The process of one model: it opens the model, then answers on each of its channels until killed.
+"""`python -m recognise.service.worker CHANNEL PARENT`: starts the processes of models, by forks.
 
-It reads the export first, gives up its rights, and only then lets the runtime parse the model. The
-service starts it (`recognise.service.worker.process`).
+A service starts it before its cage, which lets it start no program. It loads the runtimes, becomes
+the account of models where it is root, since this account may read no Python below /root, and opens
+no model itself. A request has the arguments and the open files of one process; the socket `life` of
+each says how it ended, and its end ends the process.
+
+The process of a model reads the export first, gives up its rights, and only then lets the runtime
+parse the model. It answers on each of its channels until it is killed.
 """
 
 import os
 import resource
+import selectors
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
-from core.cage import calls, landlock, python_folders
-from core.cage.calls import MODEL
-from core.cage.landlock import keep_capabilities
+from core.cage.calls import forbid_by
+from core.cage.landlock import enter, forbid_new_privileges, keep_capabilities, prctl
+from core.cage.profiles import profile
 from core.exported.description import model_bytes, read_description
-from core.exported.runtimes import Model, import_runtime, open_content
+from core.exported.runtimes import PACKAGES, Model, import_runtime, open_content
 from core.ground.accounts import MODELS_ACCOUNT, become, die_with_parent, why_root
 from core.ground.errors import UsageError, reason_of
 from core.ground.files import parsed_json
-from recognise.service.worker.frames import (
+from recognise.service.worker import (
+    CODE,
     LOGITS,
+    LONGEST_REQUEST,
     LONGEST_TEXT,
     READY,
     REFUSED,
+    STARTED,
     WINDOWS,
     ChannelEndedError,
     receive,
@@ -36,38 +47,25 @@ from recognise.service.worker.frames import (
 )
 
 MOST_FILES = 64
-OURS = ("core", "recognise")
-SYSTEM = (
-    "/usr",
-    "/lib",
-    "/lib64",
-    "/etc/ld.so.cache",
-    "/proc/cpuinfo",
-    "/proc/meminfo",
-    "/sys/devices",
-)
-"""Paths that the runtimes read after their import: libraries, and which processor this is."""
+KEPT = profile("model")
+"""It is read before root becomes an account that may not read our packages."""
 
 
-def main(
+def compute(
     folder: str,
     sha256: str,
     memory_bytes: int,
     most_windows: int,
     parent: int,
-    channels: Sequence[int],
-    files: tuple[int | None, int | None] = (None, None),
+    descriptors: Sequence[int],
 ) -> None:
     """Answer until the service ends this process, or has ended itself.
 
-    `channels` and `files` are open: a socket for each model, and the files of the export, where
-    they are not read below `folder`.
+    `descriptors` are open: the two files of the export, and a socket for each model.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):  # the service decides when this process ends
-        signal.signal(number, signal.SIG_IGN)
+    described, model_file, *channels = descriptors
     sockets = [socket.socket(fileno=descriptor) for descriptor in channels]
     export = Path(folder)
-    described, model_file = files
     try:
         die_with_parent(parent)
         description = read_description(export, check_model=False, file=described)
@@ -89,7 +87,7 @@ def main(
 def _give_up_rights(memory_bytes: int) -> None:
     """Give up all but computing: this process reads its packages, and writes and asks nothing.
 
-    The kernel takes it first where memory is short. Kernels without Landlock forbid calls alone.
+    Kernels without Landlock forbid calls alone.
     """
     for limit, most in (
         (resource.RLIMIT_DATA, memory_bytes),
@@ -98,14 +96,10 @@ def _give_up_rights(memory_bytes: int) -> None:
         (resource.RLIMIT_NOFILE, MOST_FILES),
     ):
         resource.setrlimit(limit, (most, most))
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    leave_root()
-    read = landlock.existing(*python_folders(OURS), *SYSTEM)
     # The service says what this kernel does not hold: nothing hears this process.
-    enforced = landlock.enter(landlock.Rights(read=read, bind=(), connect=()))
+    enforced = enter(KEPT.rights())
     with suppress(OSError):  # where a container's own filter of calls lets none add another
-        calls.forbid_by(enforced, MODEL)
+        forbid_by(enforced, KEPT.calls)
 
 
 def leave_root() -> None:
@@ -144,5 +138,112 @@ def _refuse(channel: socket.socket, problem: Exception) -> None:
         send(channel, REFUSED, reason.encode(errors="replace")[:LONGEST_TEXT])
 
 
+MOST_DESCRIPTORS = 80
+"""Descriptors, more than the life, two files and a channel for each thread of the service."""
+PR_SET_DUMPABLE = 4  # linux/prctl.h
+
+
+@dataclass(frozen=True)
+class ChildProcess:
+    """A process: its number, the descriptor by which its end is heard, the service's socket."""
+
+    pid: int
+    end: int
+    life: socket.socket
+
+
+class ForkServer:
+    """The processes that were started here, until the service ends its channel."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._heard = selectors.DefaultSelector()
+        self._heard.register(channel, selectors.EVENT_READ)
+        self._children: dict[int, ChildProcess] = {}
+
+    def follow(self) -> None:
+        """Start and end processes until the service ends."""
+        while True:
+            for key, _ in self._heard.select():
+                if key.fileobj is self._channel:
+                    if not self._take():
+                        return
+                elif key.fileobj is key.data.life:
+                    self._heard.unregister(key.data.life)
+                    os.kill(key.data.pid, signal.SIGKILL)
+                else:
+                    self._reap(key.data)
+
+    def _take(self) -> bool:
+        """Start the process of one request; return whether the service is still there."""
+        request, descriptors, _, _ = socket.recv_fds(
+            self._channel, LONGEST_REQUEST, MOST_DESCRIPTORS
+        )
+        if not request:
+            return False
+        life, *rest = descriptors
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.close(life)
+                self._leave()
+                _go_first()
+                compute(**parsed_json(request), parent=parent, descriptors=rest)
+            finally:
+                os._exit(1)
+        for descriptor in rest:
+            os.close(descriptor)
+        child = ChildProcess(pid, os.pidfd_open(pid), socket.socket(fileno=life))
+        self._children[pid] = child
+        self._heard.register(child.end, selectors.EVENT_READ, child)
+        self._heard.register(child.life, selectors.EVENT_READ, child)
+        return True
+
+    def _reap(self, child: ChildProcess) -> None:
+        _, status = os.waitpid(child.pid, 0)
+        with suppress(OSError):
+            child.life.send(CODE.pack(os.waitstatus_to_exitcode(status)))
+        self._heard.unregister(child.end)
+        with suppress(KeyError):
+            self._heard.unregister(child.life)
+        del self._children[child.pid]
+        os.close(child.end)
+        child.life.close()
+
+    def _leave(self) -> None:
+        """Close in a new process what reaches the service and the other processes."""
+        self._heard.close()
+        self._channel.close()
+        for child in self._children.values():
+            os.close(child.end)
+            child.life.close()
+
+
+def _go_first() -> None:
+    """Have the kernel end this process first where memory is short."""
+    # A process that changed its account owns its files in /proc while it may be traced alone.
+    prctl(PR_SET_DUMPABLE, 1)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    prctl(PR_SET_DUMPABLE, 0)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Start processes until the service ends."""
+    descriptor, parent = map(int, arguments)
+    for number in (signal.SIGINT, signal.SIGTERM):  # the service decides when this process ends
+        signal.signal(number, signal.SIG_IGN)
+    channel = socket.socket(fileno=descriptor)
+    die_with_parent(parent)
+    for module in PACKAGES:
+        with suppress(ImportError):
+            import_module(module)
+    forbid_new_privileges()
+    leave_root()
+    channel.send(STARTED)
+    ForkServer(channel).follow()
+
+
 if __name__ == "__main__":
-    main(**parsed_json(sys.argv[1]))
+    main(sys.argv[1:])

@@ -1,35 +1,172 @@
-"""The process of one open model, as the service sees it: started, asked, killed.
+"""The processes of open models, as the service sees them: started, asked, killed.
+
+A nursery starts each of them, because a service in its cage starts no program.
 
 A request takes one of its channels, each of which has a model of its own. What takes longer than
 the service computes ends the process: a runtime cannot be interrupted otherwise.
 """
 
+import json
+import os
 import queue
 import signal
 import socket
+import subprocess
+import sys
 import threading
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.exported.description import NAME, Description
-from core.ground.errors import ClusterError, UsageError
+from core.exported.description import NAME, Description, open_plain_file
+from core.ground.errors import ClusterError, UsageError, reason_of
 from recognise.service.limits import Limits, RequestError
-from recognise.service.worker.frames import (
+from recognise.service.worker import (
+    CODE,
     LOGITS,
     LONGEST_TEXT,
     READY,
     REFUSED,
+    STARTED,
     WINDOWS,
     ChannelEndedError,
     receive,
     send,
 )
-from recognise.service.worker.starting import Started, start
 
 Floats = NDArray[np.float32]
+
+START_SECONDS = 60.0
+_ROOT = Path(__file__).resolve().parents[3]
+_KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ", "VIRTUAL_ENV")
+"""Variables of the environment, which may hold secrets."""
+
+
+class ForkedProcess:
+    """A process that the nursery started. `life` says how it ends; closing it ends it."""
+
+    def __init__(self, life: socket.socket) -> None:
+        self._life = life
+        self._lock = threading.Lock()
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """Return how it has ended, or None while it runs."""
+        return self._heard(socket.MSG_DONTWAIT)
+
+    def wait(self) -> int:
+        """Return how it has ended, once it has."""
+        code = self._heard(0)
+        assert code is not None
+        return code
+
+    def kill(self) -> None:
+        """Have the nursery kill it."""
+        with suppress(OSError):
+            self._life.shutdown(socket.SHUT_WR)
+
+    def _heard(self, flags: int) -> int | None:
+        with self._lock:
+            if self._code is None:
+                try:
+                    packed_code = self._life.recv(CODE.size, flags)
+                except BlockingIOError:
+                    return None
+                except OSError:
+                    packed_code = b""
+                if len(packed_code) == CODE.size:
+                    (self._code,) = CODE.unpack(packed_code)
+                else:  # the nursery has ended, and its processes with it
+                    self._code = -signal.SIGKILL
+                self._life.close()
+            return self._code
+
+
+class Nursery:
+    """The process that starts those of models, for a service in its cage or for a trial.
+
+    Its owner must `close` it.
+    """
+
+    def __init__(self) -> None:
+        """Start it, and wait until it has given root up. Raises ClusterError."""
+        self._channel, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with child_end:
+            self._process = _spawned(child_end.fileno())
+        try:
+            self._channel.settimeout(START_SECONDS)
+            greeting = self._channel.recv(len(STARTED))
+            self._channel.settimeout(None)
+        except OSError as problem:
+            greeting = b""
+            reason = reason_of(problem)
+        else:
+            reason = "it has ended"
+        if greeting != STARTED:
+            self.close()
+            raise ClusterError(f"no process that starts models ({reason}): free some memory")
+
+    def start(
+        self, arguments: Mapping[str, object], files: Sequence[Path], channels: Sequence[int]
+    ) -> ForkedProcess:
+        """Start the process of a model. Raises OSError, and UsageError for what is no file."""
+        with ExitStack() as until_sent:
+            export = []
+            for path in files:
+                try:
+                    descriptor = open_plain_file(path)
+                except (OSError, ValueError) as problem:
+                    raise UsageError(
+                        f"{path}: expected what `fab export` writes, got {reason_of(problem)}:"
+                        " export the run again"
+                    ) from None
+                until_sent.callback(os.close, descriptor)
+                export.append(descriptor)
+            life, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            until_sent.enter_context(child_end)
+            request = json.dumps(arguments).encode()
+            try:
+                socket.send_fds(self._channel, [request], [child_end.fileno(), *export, *channels])
+            except OSError:
+                life.close()
+                raise
+        return ForkedProcess(life)
+
+    def fileno(self) -> int:
+        """Return a descriptor that can be read once it has ended."""
+        return self._channel.fileno()
+
+    def close(self) -> None:
+        """End it, and the processes that it has started."""
+        self._channel.close()
+        self._process.wait()
+
+
+def _spawned(channel: int) -> "subprocess.Popen[bytes]":
+    environment = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    environment |= {
+        "PYTHONPATH": str(_ROOT),
+        "PYTHONSAFEPATH": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "ORT_DISABLE_TELEMETRY": "1",
+        # one thread, because rights are given up by a thread and its descendants
+        "OPENBLAS_NUM_THREADS": "1",
+        "MALLOC_ARENA_MAX": "2",
+    }
+    return subprocess.Popen(
+        (sys.executable, "-m", "recognise.service.worker", str(channel), str(os.getpid())),
+        env=environment,
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        # a foreign model's runtime writes what it likes
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=[channel],
+        process_group=0,  # Ctrl-C reaches the service, which decides
+    )
 
 
 class ModelLostError(RequestError):
@@ -43,8 +180,10 @@ class ModelLostError(RequestError):
 class ModelProcess:
     """A process with the model of one export; its owner must `close` it."""
 
-    def __init__(self, folder: Path, description: Description, limits: Limits) -> None:
-        """Start it, and wait until the model is open.
+    def __init__(
+        self, folder: Path, description: Description, limits: Limits, nursery: Nursery
+    ) -> None:
+        """Start it by the nursery, and wait until the model is open.
 
         Raises UsageError with the reason, and ClusterError where no process can be started.
         """
@@ -60,7 +199,9 @@ class ModelProcess:
                 until_started.enter_context(child_end)
             self._channels = [service_end for service_end, _ in pairs]
             try:
-                self._process = self._started(folder, [child_end for _, child_end in pairs])
+                self._process = self._started(
+                    nursery, folder, [child_end for _, child_end in pairs]
+                )
             except OSError as problem:
                 self._close_channels()
                 raise ClusterError(
@@ -143,7 +284,9 @@ class ModelProcess:
             raise ModelLostError(self._why)
         return content
 
-    def _started(self, folder: Path, child_ends: list[socket.socket]) -> Started:
+    def _started(
+        self, nursery: Nursery, folder: Path, child_ends: Sequence[socket.socket]
+    ) -> ForkedProcess:
         arguments = {
             "folder": str(folder.absolute()),
             "sha256": self._description.sha256,
@@ -151,7 +294,7 @@ class ModelProcess:
             "most_windows": self._limits.batch_windows,
         }
         files = (folder / NAME, folder / self._description.file)
-        return start(arguments, files, [channel.fileno() for channel in child_ends])
+        return nursery.start(arguments, files, [channel.fileno() for channel in child_ends])
 
     def _end(self, why: str) -> None:
         with self._lock:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.cage import calls
-from core.cage.calls import CALLS, JOB, MODEL, CallRights
+from core.cage.calls import CALLS, CallRights
 from core.cage.landlock import (
     ALLOW,
     AND,
@@ -19,6 +19,7 @@ from core.cage.landlock import (
     RETURN,
     Instruction,
 )
+from core.cage.profiles import profile
 from tests.habits import needs
 from tests.ran import python
 from tests.tables import table
@@ -66,8 +67,8 @@ def test_the_filter_decides_by_the_numbers_of_its_machine(machine: str) -> None:
     column = COLUMN[machine]
     own = MACHINES[machine].architecture
     program = calls.instructions(machine, CallRights(), signals_only_to=77)
-    free = calls.instructions(machine, JOB)
-    model = calls.instructions(machine, MODEL)
+    free = calls.instructions(machine, profile("job").calls)
+    model = calls.instructions(machine, profile("model").calls)
     pair = NUMBERS["socketpair"][column]
     assert pair is not None
     assert decided(model, own, pair, {0: 1, 1: 1}) == EPERM
@@ -137,7 +138,6 @@ def test_the_numbers_are_those_of_the_kernels_tables(machine: str) -> None:
 CHILD = """
 import json, os, subprocess, sys, threading
 from core.cage import calls
-from core.cage.calls import CALLS, JOB, MODEL, CallRights
 given = json.loads(sys.argv[1])
 calls.forbid(calls.CallRights(**given), signals_only_to=os.getpid())
 answers = {}

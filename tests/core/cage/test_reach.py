@@ -13,9 +13,10 @@ import ctypes, errno, fcntl, json, os, resource, signal, socket, subprocess, sys
 from functools import partial
 from pathlib import Path
 from core.cage import calls, landlock
-from core.cage.calls import CALLS, EXPORT, JOB, MODEL, CallRights
+from core.cage.calls import CALLS
 from core.cage.landlock import MACHINES, libc
 from core.cage.landlock import Coverage, Rights
+from core.cage.profiles import profile
 there, tries = Path(sys.argv[1]), json.loads(sys.argv[2])
 column = list(MACHINES).index(os.uname().machine)
 secret, own = there / "secret", there / "own/file"
@@ -48,8 +49,8 @@ def came():
         yield name
 def entered(rights, version):
     landlock.kernel_coverage = lambda: Coverage(version)  # an older kernel's is asked for less
-    if rights is JOB:
-        cage = calls.WholeCage(Rights(("/",), (own.parent,), ("/dev",)), JOB)
+    if rights.free:
+        cage = calls.WholeCage(Rights(("/",), (own.parent,), ("/dev",)), rights)
         cage.enter()
         return cage.caged.line
     reads = "/usr", sys.base_prefix, own.parent, "/dev/urandom"
@@ -58,8 +59,8 @@ with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
     victim = process.pid
     held = os.pidfd_open(victim)
     found = {"nothing": ("", [*came()])}
-    kinds = {"role": CallRights(), "model": MODEL, "export": EXPORT, "job": JOB}
-    for kind, rights in kinds.items():
+    for kind in "role", "model", "export", "job":
+        rights = profile(kind).calls
         for version in range(landlock.abi() + 1):
             read, write = os.pipe()
             if not os.fork():

@@ -28,10 +28,10 @@ REFUSED = ["PermissionError"] * 5
 DRIVE = """
 import sys
 from pathlib import Path
-from deploy.jobs import program_task
+from core.cage import profiles
 from deploy.jobs.records import JobsRoot
 from deploy.jobs.node_job import run
-program_task.TEMPORARY = ()  # the test's own folders are temporary ones
+profiles._groups()["temporary"] = ()  # the test's own folders are temporary ones
 root = JobsRoot(Path(sys.argv[1]))
 sys.exit(run(root, sys.argv[2], sys.argv[3:-1], writes=[sys.argv[-1]]))
 """

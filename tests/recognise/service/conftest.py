@@ -1,10 +1,12 @@
 """The service and the browser that the tests of one module share."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import httpx
 import pytest
 
+from recognise.service.worker.process import Nursery
 from tests.cluster.pages.browser import chromium
 from tests.lazy import Browser
 from tests.recognise.service.running import Service, served
@@ -25,6 +27,13 @@ def running(
 def client(running: Service) -> Iterator[httpx.Client]:
     with running.client() as made:
         yield made
+
+
+@pytest.fixture
+def nursery() -> Iterator[Nursery]:
+    """What starts the processes of models in a test's own process."""
+    with closing(Nursery()) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
+from websockets.frames import Frame, Opcode
+from websockets.protocol import SERVER, Protocol
 
+from recognise.service.limits import StreamLimits
 from tests.recognise.service.noise import anything, damaged, fields, leaf
 
 HELLO = b'{"schema": 1}'
@@ -118,6 +121,32 @@ def conversations(count: int) -> st.SearchStrategy[list[bytes]]:
 def may_close(frames: list[bytes]) -> bool:
     """Whether a client's own close may be among them, wherever a frame begins."""
     return any(bytes([0x80 | CLOSE]) in one for one in frames)
+
+
+def sent(frames: list[bytes]) -> tuple[list[bytes], set[int]]:
+    """What a client sends, and the close codes of what is no WebSocket, no UTF-8 or too large.
+
+    Behind the frames comes LAST and, only where a frame waits for more, ENDING.
+    """
+    connection = Protocol(SERVER, max_size=StreamLimits().message_bytes)
+    parts = []
+    message = bytearray()
+    codes: set[int] = set()
+    for part in (b"".join([*frames, LAST]), ENDING):
+        parts.append(part)
+        connection.receive_data(part)
+        for event in connection.events_received():
+            if isinstance(event, Frame) and event.opcode in (Opcode.TEXT, Opcode.CONT):
+                if event.opcode is Opcode.TEXT:
+                    message.clear()
+                message += event.data
+                if event.fin and message.decode(errors="ignore").encode() != message:
+                    codes.add(1007)
+        if connection.parser_exc is not None and connection.close_sent is not None:
+            codes.add(connection.close_sent.code)
+        if codes or message == b"end":
+            break
+    return parts, codes
 
 
 @dataclass(frozen=True)

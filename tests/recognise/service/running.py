@@ -97,10 +97,8 @@ def versions_in(state: Path) -> Versions:
 
 def models_of(process: int) -> list[psutil.Process]:
     """The processes of a service's models, the oldest first, which a nursery has forked."""
-    found = psutil.Process(process).children()
-    if len(found) == 1 and "recognise.service.worker.nursery" in found[0].cmdline():
-        return found[0].children()
-    return found
+    (nursery,) = psutil.Process(process).children()
+    return nursery.children()
 
 
 @contextmanager

@@ -15,8 +15,8 @@ import pytest
 from recognise.service.limits import Limits, RequestError
 from recognise.service.loading import Computer
 from recognise.service.serving import Batcher
-from recognise.service.worker import process
-from recognise.service.worker.frames import Kind, send
+from recognise.service.worker import Kind, process, send
+from recognise.service.worker.process import Nursery
 from tests.recognise.service.exports import export, windows
 
 LIMITS = replace(Limits(), threads=1, batch_windows=8, batch_seconds=0.0, waiting_windows=20)
@@ -156,11 +156,11 @@ def test_a_failure_reaches_each_request_of_its_batch_and_no_other() -> None:
 
 
 def test_a_model_computes_no_more_windows_at_once_than_allowed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nursery: Nursery
 ) -> None:
     export(tmp_path / "export")
     given = windows(150)
-    with closing(Computer(tmp_path / "export", Limits(batch_windows=150))) as computer:
+    with closing(Computer(tmp_path / "export", Limits(batch_windows=150), nursery)) as computer:
         whole = computer.logits(given)
     sizes: list[int] = []
 
@@ -168,7 +168,7 @@ def test_a_model_computes_no_more_windows_at_once_than_allowed(
         sizes.append(len(content) // given[0].nbytes)
         send(channel, kind, content)
 
-    with closing(Computer(tmp_path / "export", Limits(threads=1))) as parts:
+    with closing(Computer(tmp_path / "export", Limits(threads=1), nursery)) as parts:
         monkeypatch.setattr(process, "send", counted)
         np.testing.assert_allclose(parts.logits(given), whole, rtol=1e-6)
     assert sizes == [64, 64, 22]

@@ -11,12 +11,15 @@ from recognise.service.live.recordings import PhoneRecording, RecordingRegistry,
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.serving import Serving
 from recognise.service.versions import Versions
+from recognise.service.worker.process import Nursery
 from tests.recognise.exports import export
 
 SECONDS = 30.0
 
 
-def test_a_silent_recording_ends_and_one_whose_post_is_computed_does_not(tmp_path: Path) -> None:
+def test_a_silent_recording_ends_and_one_whose_post_is_computed_does_not(
+    tmp_path: Path, nursery: Nursery
+) -> None:
     limits = Limits(streams=replace(Limits().streams, idle_seconds=0.05))
     versions = Versions(tmp_path / "models")
     versions.promote(export(tmp_path / "export"))
@@ -30,7 +33,7 @@ def test_a_silent_recording_ends_and_one_whose_post_is_computed_does_not(tmp_pat
         return found
 
     async def scene() -> None:
-        with closing(Serving("har", versions, limits, metrics)) as serving:
+        with closing(Serving("har", versions, limits, metrics, nursery)) as serving:
             await serving.begin()
             phones: RecordingRegistry = RecordingRegistry(limits)
 
@@ -49,7 +52,7 @@ def test_a_silent_recording_ends_and_one_whose_post_is_computed_does_not(tmp_pat
             while phones._open:
                 await asyncio.sleep(0.01)
             assert sessions() == 0
-            assert phones._timers == {}
+            assert phones._silences == {}
             assert begun("silent") is not silent  # the next post begins a new one
             phones.close()
             assert sessions() == 0

@@ -1,22 +1,24 @@
 """Clients without the token have few places, and take none from those with it."""
 
+import json
 import socket as sockets
 from contextlib import ExitStack, suppress
 from functools import partial
 
 import pytest
-from websockets.exceptions import WebSocketException
+from websockets.exceptions import ConnectionClosed
 
 from benchmarks import service_floods as floods
-from core.control.door import MOST_UNPROVEN_BYTES, Listener, network_of
+from core.control.door import MOST_UNPROVEN_BYTES, Listener, Visitor, network_of
 from recognise.service.limits import RequestError, SessionPlaces
 from tests.recognise.exports import export
 from tests.recognise.service.raw import read
 from tests.recognise.service.running import Service
-from tests.recognise.service.streaming import socket
+from tests.recognise.service.streaming import ended, socket
 
 EXPORT = export
 TRIES = 20
+NO_TOKEN = "expected token in the first message: the token that `fab serve` names"
 
 
 def test_an_address_has_a_quarter_and_its_oldest_gives_way() -> None:
@@ -32,6 +34,33 @@ def test_an_address_has_a_quarter_and_its_oldest_gives_way() -> None:
             stack.enter_context(listener.accept()[0])
         assert clients[0].recv(1) == b""
         for client in clients[1:]:
+            client.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                client.recv(1)
+
+
+def test_of_connections_with_the_token_the_oldest_idle_one_gives_way() -> None:
+    """One that is being answered stays; while all are, a new connection is closed."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(Listener("127.0.0.1", 0, "a test", 4))
+
+        def proven() -> tuple[sockets.socket, Visitor]:
+            address = listener.getsockname()
+            client = stack.enter_context(sockets.create_connection(address, 5))
+            visitor, _ = listener.accept()
+            stack.enter_context(visitor)
+            visitor.prove()
+            return client, visitor
+
+        (idle, _), *others = [proven() for _ in range(4)]
+        for _, visitor in others:
+            stack.enter_context(visitor.request())
+        others.append(proven())
+        assert idle.recv(1) == b""
+        stack.enter_context(others[-1][1].request())
+        with pytest.raises(BlockingIOError):
+            proven()
+        for client, _ in others:
             client.setblocking(False)
             with pytest.raises(BlockingIOError):
                 client.recv(1)
@@ -85,10 +114,14 @@ def test_what_one_client_may_cost(running: Service, greedy: floods.Greedy, megab
 
 def test_a_large_first_message_without_the_token_ends_its_connection(running: Service) -> None:
     with socket(running, headers={}) as connection:
-        with suppress(OSError, WebSocketException):
+        with suppress(OSError, ConnectionClosed):
             connection.send("x" * (MOST_UNPROVEN_BYTES + 100_000))
-        with pytest.raises((OSError, WebSocketException)):
+        with pytest.raises(ConnectionClosed) as closed:
             connection.recv()
+        assert closed.value.rcvd is None
+    with socket(running, headers={}) as connection:
+        connection.send(json.dumps({"resume": "x" * (MOST_UNPROVEN_BYTES - 20_000)}))
+        assert ended(connection) == (NO_TOKEN, 1008)
 
 
 def test_a_body_without_the_token_is_answered_at_once_and_read_no_further(running: Service) -> None:

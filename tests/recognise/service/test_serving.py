@@ -12,6 +12,7 @@ from recognise.service.limits import Limits
 from recognise.service.loading import Computer
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.serving import Serving
+from recognise.service.worker.process import Nursery
 from tests.recognise.service.test_versions import made
 
 REFUSED = {"role": "service", "task": "0", "result": "refused"}
@@ -27,11 +28,12 @@ def test_a_version_that_cannot_be_opened_leaves_the_watch_running(
     monkeypatch: pytest.MonkeyPatch,
     problem: Exception | None,
     caplog: pytest.LogCaptureFixture,
+    nursery: Nursery,
 ) -> None:
-    def opened(folder: Path, limits: Limits) -> Computer:
+    def opened(folder: Path, limits: Limits, nursery: Nursery) -> Computer:
         if folder.name == "2" and problem is not None:
             raise problem
-        return Computer(folder, limits)
+        return Computer(folder, limits, nursery)
 
     monkeypatch.setattr(module, "Computer", opened)
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
@@ -43,7 +45,7 @@ def test_a_version_that_cannot_be_opened_leaves_the_watch_running(
     metrics = ServiceMetrics()
 
     async def follow() -> list[int]:
-        with closing(Serving("har", versions, Limits(), metrics)) as serving:
+        with closing(Serving("har", versions, Limits(), metrics, nursery)) as serving:
             await serving.begin()
             watch = asyncio.create_task(serving.follow())
 
