@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from core.cage.calls import CallRights, coverage_under, what_holds
 from core.cage.landlock import ASK_VERSION, CREATE_RULESET, Coverage, held_by
-from core.cage.profiles import profile
+from core.cage.profiles import calls_of
 from deploy.common.command_line import quoted
 from deploy.converge.machine_facts import (
     LARGEST_SHARE,
@@ -371,7 +371,7 @@ def _cage_facts(answer: NodeAnswer) -> Mapping[str, object]:
 def _cage_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     coverage = facts.more.get("cage")
     if isinstance(coverage, Coverage):
-        kinds = {"roles": profile("role").calls, "jobs": profile("job").calls}
+        kinds = {"roles": calls_of("role"), "jobs": calls_of("job")}
         yield cage_finding(coverage, kinds)
 
 
