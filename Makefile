@@ -49,10 +49,10 @@ costs: .venv  ## measures what each test costs, as root on a quiet machine: see 
 test-tools: .venv  ## unpacks the programs that the tests start and this machine lacks into .cache; installs nothing
 	@$(python) -m tools.debian_tools
 
-lab: .venv  ## tests on emulated Raspberry Pis, two of them: root, see docs/lab.md (LAB=tests/lab for all sixteen, ARGS="-k crash")
+lab: .venv  ## tests on emulated Raspberry Pis, two of them: root, see CONTRIBUTING.md (LAB=tests/lab for all sixteen, ARGS="-k crash")
 	@$(python) -m tests.lab prepare && $(python) -m pytest -m lab $(LAB) $(ARGS)
 
-lab-kernel: .venv  ## the deployment on three machines with real kernels: root, twenty minutes, see docs/lab.md
+lab-kernel: .venv  ## the deployment on three machines with real kernels: root, twenty minutes, see CONTRIBUTING.md
 	@$(python) -m tests.lab_kernel prove
 
 image: .venv  ## the container image: root, buildah and mmdebstrap, see docs/containers.md (ARGS="--save pscluster.tar")

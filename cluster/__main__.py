@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
         help="train: as a run of a sweep; a node's own run opens no port",
     )
     parser.add_argument(
-        "--wish", metavar="JSON", help="run: the program, its arguments and where it runs"
+        "--program", metavar="JSON", help="run: the program, its arguments and where it runs"
     )
     parser.add_argument(
         "--chaos", metavar="FAULTS", help="faults to inject, e.g. kill-worker:0.1,late:0.02,seed:7"
@@ -256,7 +256,7 @@ def _program(options: argparse.Namespace, inventory: Inventory, log: JobLogging)
     from cluster.programs.job import ProgramRun
     from cluster.programs.program import ProgramRequest, program_file
 
-    request = ProgramRequest.of_text(options.wish or "")
+    request = ProgramRequest.of_text(options.program or "")
     program_file(request.program)
     if request.python:
         hold(Path(request.python).parents[1])

@@ -15,7 +15,7 @@ project_copyright = "the pscluster authors, Apache License 2.0"
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
 root_doc = "docs/index"
-include_patterns = ["docs/**", "experiments/pages/**"]
+include_patterns = ["*.md", "docs/**", "examples/README.md", "experiments/pages/**"]
 exclude_patterns = ["docs/_build", ".*", "runs"]
 nitpicky = True
 

@@ -1,4 +1,4 @@
-"""`python -m ps_node`: see `--help` and docs/roles.md."""
+"""`python -m ps_node`: see `--help` and docs/engine.md."""
 
 import sys
 

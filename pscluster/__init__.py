@@ -1,9 +1,9 @@
 """pscluster from Python: train a model on a cluster from a program or a notebook.
 
-`Cluster` is a cluster by its inventory, `local` one of processes on this machine, `Run` what a
-training left, `CrossValidation` what a cross-validation left, `Sweep` what a sweep left, `Data`
-arrays to train on, `pscluster.keras` Keras layers with this project's kernels. Importing this loads
-none of them.
+`Cluster` is the cluster of an inventory, `local` one of processes on this machine. `Run`,
+`CrossValidation` and `Sweep` read what a job left, `Data` holds arrays to train on, and
+`pscluster.keras` has Keras layers with this project's kernels. `import pscluster` loads none of
+them.
 """
 
 from importlib import import_module

@@ -42,7 +42,7 @@ class Run(_Folder):
 
     @cached_property
     def result(self) -> dict[str, Any]:
-        """`result.json`, whose keys docs/jobs.md explains.
+        """`result.json`, whose keys docs/runs.md explains.
 
         Raises ClusterError for a damaged file.
         """
@@ -147,7 +147,7 @@ class CrossValidation(_Folder):
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        """`cv.json`, whose keys docs/jobs.md explains. Raises ClusterError for a damaged file."""
+        """`cv.json`, whose keys docs/runs.md explains. Raises ClusterError for a damaged file."""
         file = self.folder / self.file
         try:
             record = read_json(file)
@@ -208,7 +208,7 @@ class Sweep(_Folder):
 
     @property
     def runs(self) -> list[dict[str, Any]]:
-        """The runs of `sweep.json`, whose keys docs/sweeps.md explains."""
+        """The runs of `sweep.json`, whose keys docs/runs.md explains."""
         runs: list[dict[str, Any]] = self._record.to_json()["runs"]
         return runs
 

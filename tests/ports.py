@@ -9,13 +9,13 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
-from core.inventory import templates
-from core.inventory.templates import free_ports
+from core.ground import ports
+from core.ground.ports import free_ports
 
 __all__ = ["draw_apart", "free_port", "free_ports"]
 
 SHARE = 1000
-"""What `templates` needs at least."""
+"""What `free_ports` needs at least."""
 
 
 def free_port() -> int:
@@ -29,12 +29,12 @@ def draw_apart() -> Callable[[], None]:
 
     Without a free share it draws from all.
     """
-    first = templates.LOWEST_PORT
-    end = templates._ephemeral_start()
+    first = ports.LOWEST_PORT
+    end = ports._ephemeral_start()
     for lowest in range(first, end - SHARE + 1, SHARE):
         if claim := _claimed(lowest):
-            templates.LOWEST_PORT = lowest
-            templates._ephemeral_start = partial(int, lowest + SHARE)
+            ports.LOWEST_PORT = lowest
+            ports._ephemeral_start = partial(int, lowest + SHARE)
             return claim.close
     return lambda: None
 

@@ -16,7 +16,7 @@ LIMIT_PARAMETERS = 8
 
 ALLOWED = frozenset(
     {
-        "cluster/jobs/modes/synchronous.py:train",
+        "cluster/jobs/modes/steps.py:train",
         "tests/cluster/pages/example.py:training",
     }
 )

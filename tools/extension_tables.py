@@ -1,12 +1,17 @@
-"""Tables of the extensions in docs/: `python -m tools.extension_tables --write` saves them."""
+"""Tables of extensions, published sets and formats in docs/.
+
+`python -m tools.extension_tables --write` saves them.
+"""
 
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from core.data.described import known_formats
+from core.data.fetch import SETS
 from core.data.source import READERS
 from core.inventory.extensions import CODECS, MODELS, MODES, OPTIMIZERS
 from core.logs import say
@@ -16,8 +21,11 @@ DOCS = Path(__file__).parents[1] / "docs"
 CLASSIC: dict[str, Any] = {"window_steps": 128, "channels": 9, "classes": 6}
 """The windows of the UCI sets, for the counts of parameters."""
 
+OWN = "the recordings are their maker's"
+"""The licence of what a person records with an app, which the table leaves out."""
 
-def _table(head: str, rows: Iterator[str]) -> str:
+
+def _table(head: str, rows: Iterable[str]) -> str:
     return "\n".join(
         [f"| {head} |", "|---" * (head.count("|") + 1) + "|", *(f"| {row} |" for row in rows)]
     )
@@ -29,7 +37,7 @@ def _modes() -> str:
         f"{'**yes**' if mode.same_bits(mode.Options and mode.Options()) else 'no'} | {mode.costs}"
         for name, mode in MODES.items()
     )
-    return _table("mode | an update is | who waits | same bits | what it costs", rows)
+    return _table("mode | an update is | waits | same bits | cost", rows)
 
 
 def _codecs() -> str:
@@ -82,12 +90,29 @@ def _readers() -> str:
     return _table("kind | what it is | cut into windows", rows)
 
 
+def _sets() -> str:
+    rows = (f"`{name}` | `{published.sha256}`" for name, published in SETS.items())
+    return _table("name | SHA-256", rows)
+
+
+def _formats() -> str:
+    rows = []
+    for name in known_formats.names():
+        form = known_formats.described(name, DOCS)
+        hertz = str(form.time.hertz or "").removesuffix(".0")
+        licence = str(form.licence).removeprefix(OWN)
+        rows.append(f"`{name}` | [{form.title}]({form.origin}) | {hertz} | {licence}")
+    return _table("name | what it reads | Hz | licence", rows)
+
+
 TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
     "modes": ("modes.md", _modes),
     "codecs": ("modes.md", _codecs),
-    "optimizers": ("engine.md", _optimizers),
+    "optimizers": ("models.md", _optimizers),
     "models": ("models.md", _models),
     "readers": ("data.md", _readers),
+    "sets": ("data.md", _sets),
+    "formats": ("recordings.md", _formats),
 }
 """The page and the maker of a table, by the name in the page's marks."""
 

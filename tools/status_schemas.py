@@ -1,6 +1,6 @@
-"""The schemas of `/api/status` and of the lines of `history.jsonl`, from the code.
+"""The schemas of `/api/status`, of the lines of `history.jsonl` and of a format's file.
 
-`python -m tools.status_schemas` makes them.
+`python -m tools.status_schemas` makes them from the code.
 """
 
 import ast
@@ -11,11 +11,13 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
+from core.data.described.description import RecordingFormat
 from core.status import parts, view
 from core.status.history import KEPT
 
 SCHEMA = Path("docs/status.schema.json")
 HISTORY = Path("docs/history.schema.json")
+FORMAT = Path("docs/format.schema.json")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -50,6 +52,11 @@ def history_schema() -> dict[str, Any]:
         for name in KEPT
     ]
     return {"$schema": DIALECT, "anyOf": lines, "$defs": made["$defs"]}
+
+
+def format_schema() -> dict[str, Any]:
+    """Return the JSON schema of a YAML file that describes recordings."""
+    return {"$schema": DIALECT, **RecordingFormat.model_json_schema()}
 
 
 def written(schema: dict[str, Any]) -> str:
@@ -91,3 +98,4 @@ def fields(definition: ast.ClassDef) -> list[tuple[str, str]]:
 if __name__ == "__main__":
     SCHEMA.write_text(written(schema()), encoding="utf-8")
     HISTORY.write_text(written(history_schema()), encoding="utf-8")
+    FORMAT.write_text(written(format_schema()), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`python -m worker_node`: see `--help` and docs/roles.md."""
+"""`python -m worker_node`: see `--help` and docs/engine.md."""
 
 import sys
 

@@ -28,8 +28,9 @@ from benchmarks.beds.virtual_network import Machine, machines, on_this_machine, 
 from benchmarks.report import arguments, publish, tell
 from core.ground.accounts import account_for_roles
 from core.ground.children import Asked, ChildFailedError
+from core.ground.ports import free_ports
 from core.inventory import Inventory, load
-from core.inventory.templates import free_ports, local_inventory
+from core.inventory.templates import local_inventory
 from core.server.rights import prepared_folders
 
 MEGABITS = 94.0

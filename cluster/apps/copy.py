@@ -15,14 +15,13 @@ from cluster.apps.environments import KEY, environments, is_there
 from cluster.apps.files import (
     DIGEST,
     AppFiles,
-    app_path,
     files_of_app,
     is_own,
     operators_digests,
     refuse_foreign,
     remember_digest,
 )
-from core.ground.errors import UsageError
+from core.ground.errors import ClusterError, UsageError, reason_of
 from core.ground.files import atomic_write, read_json, whole_folder, write_refusal
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def keep(app: AppFiles, run: Path, environment: str = "", data: str | None = Non
 def recorded_app(run: Path) -> KeptApp | None:
     """The app of a run; None where the run is none of an app.
 
-    Raises UsageError for a damaged record or copy.
+    Raises UsageError for a damaged record or copy, ClusterError for one that cannot be read.
     """
     try:
         content = read_json(run / RECORD, _MOST_RECORD_BYTES)
@@ -96,7 +95,11 @@ def recorded_app(run: Path) -> KeptApp | None:
         )
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as problem:
+    except OSError as problem:
+        raise ClusterError(
+            f"{run / RECORD}: cannot be read: {reason_of(problem)}: look at its owner and its disk"
+        ) from None
+    except (ValueError, KeyError, TypeError) as problem:
         raise UsageError(
             f"{run / RECORD}: expected the record of the run's app, got {type(problem).__name__}:"
             f" {problem}: begin a new run"
@@ -192,6 +195,19 @@ class AppOfRun:
         if self.copy is not None or self.files is None:
             return self
         return replace(self, copy=keep(self.files, run, self.environment, self.data))
+
+
+def app_path(inventory: "Inventory") -> Path | None:
+    """The absolute path of `jobs.train.app`; None without one.
+
+    It is relative to the folder of the inventory's file, `~` is the user's home.
+    """
+    configured_path = inventory.jobs.train.app
+    if configured_path is None:
+        return None
+    return Path(
+        os.path.normpath(inventory.path.absolute().parent / os.path.expanduser(configured_path))
+    )
 
 
 def app_to_train(

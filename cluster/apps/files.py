@@ -14,19 +14,17 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from shutil import copyfileobj
+from typing import BinaryIO
 
 from core.control.own_state import OTHERWISE, make_private, user_state
-from core.ground.errors import UsageError
+from core.ground.errors import UsageError, reason_of
 from core.ground.files import atomic_write, write_refusal
-
-if TYPE_CHECKING:
-    from core.inventory import Inventory
-
+from core.ground.parcel import BLOCK_BYTES, FileToPack
 
 ENTRY = "app.py"
 """The file of an app's folder that says what it is."""
@@ -89,28 +87,27 @@ class AppFiles:
         """
         entry = next(file for file in self.files if file.name == ENTRY)
         try:
-            return name in _names(ast.parse(self.content(entry)).body)
+            with closing(_CheckedStream(entry)) as stream:
+                return name in _names(ast.parse(stream.read()).body)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return False
 
     def write(self, folder: Path) -> None:
         """Write the files below the folder. Raises UsageError as `content` does, OSError."""
-        for file in self.files:
-            path = folder / file.name
+        for name, _, stream in self.streams(str(folder)):
+            path = Path(name)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(self.content(file))
+            with path.open("wb") as copy:
+                copyfileobj(stream, copy, BLOCK_BYTES)
 
-    def content(self, file: AppFile) -> bytes:
-        """The bytes of one file.
+    def streams(self, folder: str) -> Iterator[FileToPack]:
+        """Yield each file: its name below the folder, its bytes, and what reads them.
 
-        Raises UsageError if they are no longer those that were looked over.
+        Reading raises UsageError for bytes that are no longer those that were looked over.
         """
-        content = _read(file.path, file.name)
-        if hashlib.sha256(content).hexdigest() != file.sha256:
-            raise UsageError(
-                f"{file.path}: has changed while the app was read: run it again once it is written"
-            )
-        return content
+        for file in self.files:
+            with closing(_CheckedStream(file)) as stream:
+                yield f"{folder}/{file.name}", file.size_bytes, stream
 
 
 def _names(statements: Sequence[ast.stmt]) -> Iterator[str]:
@@ -139,19 +136,6 @@ def _stored(targets: Sequence[ast.expr]) -> Iterator[str]:
         yield from (node.id for node in ast.walk(target) if isinstance(node, ast.Name))
 
 
-def app_path(inventory: "Inventory") -> Path | None:
-    """The absolute path of `jobs.train.app`; None without one.
-
-    It is relative to the folder of the inventory's file, `~` is the user's home.
-    """
-    configured_path = inventory.jobs.train.app
-    if configured_path is None:
-        return None
-    return Path(
-        os.path.normpath(inventory.path.absolute().parent / os.path.expanduser(configured_path))
-    )
-
-
 def files_of_app(path: Path) -> AppFiles:
     """The files of the app at `path`, a Python file or a folder with `app.py`.
 
@@ -178,11 +162,15 @@ def files_of_app(path: Path) -> AppFiles:
             f"{path}: expected a Python file or a folder with {ENTRY}, found nothing there"
         ) from None
     except (OSError, ValueError) as problem:  # ValueError: a NUL byte
-        reason = getattr(problem, "strerror", None) or problem
-        where = getattr(problem, "filename", None) or path
-        raise UsageError(
-            f"{where}: an app's file cannot be read ({reason}): check the path and its rights"
-        ) from None
+        raise _unreadable(path, problem) from None
+
+
+def _unreadable(path: Path, problem: OSError | ValueError) -> UsageError:
+    where = getattr(problem, "filename", None) or path
+    return UsageError(
+        f"{where}: an app's file cannot be read ({reason_of(problem)}): check the path and its"
+        " rights"
+    )
 
 
 def _all(folder: Path) -> list[AppFile]:
@@ -253,23 +241,62 @@ def _target(root: Path, link: Path) -> Path:
     return target
 
 
+class _CheckedStream:
+    """One file of an app as it was looked over. Raises UsageError where it is another by now."""
+
+    def __init__(self, file: AppFile) -> None:
+        self._file = file
+        self._sha256 = hashlib.sha256()
+        self._missing_bytes = file.size_bytes
+        try:
+            self._stream = _open(file.path)
+        except OSError as problem:
+            raise _unreadable(file.path, problem) from None
+
+    def read(self, count: int = -1) -> bytes:
+        """Return at most `count` of the next bytes; all without it."""
+        if not 0 <= count <= self._missing_bytes:
+            count = self._missing_bytes
+        try:
+            block = self._stream.read(count)
+        except OSError as problem:
+            raise _unreadable(self._file.path, problem) from None
+        self._sha256.update(block)
+        self._missing_bytes -= len(block)
+        changed = not self._missing_bytes and self._sha256.hexdigest() != self._file.sha256
+        if changed or len(block) < count:
+            raise UsageError(
+                f"{self._file.path}: has changed while the app was read: run it again once it is"
+                " written"
+            )
+        return block
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()
+
+
 def _looked_over(path: Path, name: str, most_bytes: int) -> AppFile:
-    content = _read(path, name, most_bytes)
-    return AppFile(name, path, len(content), hashlib.sha256(content).hexdigest())
+    sha256 = hashlib.sha256()
+    size_bytes = 0
+    with _open(path) as stream:
+        while block := stream.read(BLOCK_BYTES):
+            sha256.update(block)
+            size_bytes += len(block)
+            if size_bytes > most_bytes:
+                raise UsageError(
+                    f"{path}: with {name} the app has more than {MOST_BYTES >> 20} MiB: keep data"
+                    " elsewhere and name it with --data"
+                )
+    return AppFile(name, path, size_bytes, sha256.hexdigest())
 
 
-def _read(path: Path, name: str, most_bytes: int = MOST_BYTES) -> bytes:
+def _open(path: Path) -> BinaryIO:
     descriptor = os.open(path, _READ)  # a pipe or a device does not make it wait
-    with os.fdopen(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UsageError(f"{path}: {_SPECIAL}")
-        content = stream.read(most_bytes + 1)
-    if len(content) > most_bytes:
-        raise UsageError(
-            f"{path}: with {name} the app has more than {MOST_BYTES >> 20} MiB: keep data elsewhere"
-            " and name it with --data"
-        )
-    return content
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UsageError(f"{path}: {_SPECIAL}")
+    return os.fdopen(descriptor, "rb")
 
 
 def _refuse_name(folder: Path, name: str) -> None:

@@ -94,8 +94,9 @@ def _of_app(trained: TrainedRun, network: AppNetwork, data: str | None) -> Datas
     from cluster.jobs.cancel import Cancel
     from cluster.jobs.progress import Display
     from cluster.jobs.sources import load_dataset
+    from core.ground.ports import LOWEST_PORT
     from core.inventory import load
-    from core.inventory.templates import LOWEST_PORT, local_inventory
+    from core.inventory.templates import local_inventory
 
     named = data or trained.named
     with TemporaryDirectory(prefix="pscluster-export-") as folder:

@@ -14,8 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from cluster.jobs.roles import BUILD, CORES, CPU, of_all, role_metrics
-from core.ground.errors import ClusterError
+from cluster.jobs.roles import UsageSample, of_all, read_role
 from core.ground.files import atomic_write, read_json
 from core.inventory import Inventory, Task
 from core.metrics.process import Gpu, GpuMeter, processor, usable_cores
@@ -23,8 +22,6 @@ from core.server.process import visible_gpus
 
 log = logging.getLogger(__name__)
 
-DEVICE = "pscluster_device_busy_seconds_total"
-STARTED = "pscluster_process_start_time_seconds"
 READ_SECONDS = 2.0
 ALL_SECONDS = 6.0
 LEAST_SECONDS = 10.0
@@ -33,19 +30,6 @@ IDLE_OF_BUSIEST = 0.1
 IDLE_DEVICE = 0.05
 """Below this part of the busiest worker's share, or of the time, a worker or a device did almost
 nothing."""
-
-
-@dataclass(frozen=True)
-class UsageSample:
-    """What one process used so far."""
-
-    cpu_seconds: float
-    cores: int | None = None
-    processor: str | None = None
-    device: str | None = None
-    device_seconds: float | None = None
-    started: float | None = None
-    """Seconds of the Unix epoch by its own clock: another one is another process."""
 
 
 @dataclass(frozen=True)
@@ -62,28 +46,6 @@ class Share:
     cpu_seconds: float | None = None
     cpu_share: float | None = None
     device_share: float | None = None
-
-
-def read_role(task: Task, timeout_seconds: float) -> UsageSample | None:
-    """Return what a role process says in its metrics; None if it does not answer in time."""
-    try:
-        samples = role_metrics(
-            task.metrics_address, (CPU, CORES, BUILD, DEVICE, STARTED), timeout_seconds
-        )
-    except ClusterError:
-        return None
-    values = {sample.name: sample.value for sample in samples}
-    labels = {label: value for sample in samples for label, value in sample.labels.items()}
-    if CPU not in values:
-        return None
-    return UsageSample(
-        values[CPU],
-        int(values[CORES]) if CORES in values else None,
-        labels.get("processor"),
-        labels.get("device"),
-        values.get(DEVICE),
-        values.get(STARTED),
-    )
 
 
 class BusyMeter(AbstractContextManager["BusyMeter"]):

@@ -12,9 +12,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.apps.copy import named_app, run_of
+from cluster.apps.copy import app_path, named_app, run_of
 from cluster.apps.environments import continue_in, local_environments
-from cluster.apps.files import app_path
 from cluster.apps.measured import MeasuredStep
 from cluster.jobs.cancel import Cancel, JobCancelled
 from core.engine.runtime import one_thread_an_operation

@@ -9,7 +9,6 @@ checkpoint.
 import shutil
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,41 +16,31 @@ import numpy as np
 
 from cluster.jobs import checkpointing
 from cluster.jobs.busy import BusyMeter
-from cluster.jobs.checkpointing import Counts, Resumption, RunKeeper, settings_of
+from cluster.jobs.checkpointing import Counts, Resumption, settings_of
 from cluster.jobs.cv_record import NAME, CvRecord, FoldScore, key_of, names_of, score_of_fold
 from cluster.jobs.fit import Fit, Plan
-from cluster.jobs.job_network import (
-    arithmetic_of_job,
-    as_compiled,
-    imported_app,
-    network_for,
-    refuse_too_many_servers,
-)
-from cluster.jobs.lifecycle import Job, JobContext
-from cluster.jobs.modes import Setup
-from cluster.jobs.placing import Placed, meter_training, place, slots_of
+from cluster.jobs.lifecycle import JobContext
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.run_folder import RunFolder
-from cluster.jobs.session import Session, Solo, connected
+from cluster.jobs.session import Session, Solo
 from cluster.jobs.sources import load_dataset
-from cluster.jobs.train_result import TrainReport, digest_of
-from cluster.jobs.training import Trainer
+from cluster.jobs.train_result import digest_of
+from cluster.jobs.training_job import Placed, TrainingJob
 from core.consistency import Speeds
 from core.data.dataset import CLASSIFICATION
 from core.data.split import Fold, folds_of
-from core.engine.devices import HOST, devices_here
 from core.ground.errors import UsageError
 from core.ground.registry import either
 from core.inventory.extensions import CODECS
-from core.status.events import BatchesCut, EpochEnded, Event, Noted, Planned, StageBegan
+from core.status.events import EpochEnded, Event, Noted, Planned, StageBegan
 from ps_node.shard import VectorState
-from worker_node.recordings import LossWeights, Standardization, WorkerWindows
+from worker_node.recordings import LossWeights, Standardization
 
 FOLDS = "folds"
 """Below a run: the checkpoints of the fold in training."""
 
 
-class CrossValidationRun(Job):
+class CrossValidationRun(TrainingJob):
     """One run of the job."""
 
     name = "cv"
@@ -61,15 +50,11 @@ class CrossValidationRun(Job):
         super().__init__(context)
         if self.chaos is not None:
             raise UsageError("--chaos: strikes a training; `fab job cv` takes none")
-        job = self.job = context.inventory.jobs.train
-        if job.from_run is not None:
+        if self.job.from_run is not None:
             raise UsageError(
                 "jobs.train.from_run: that run saw people whom a fold holds out: set it to null"
             )
-        meter_training(self, job)
-        self._report = TrainReport(context.inventory)
         self.record: CvRecord | None = None
-        self._devices: tuple[str, ...] = (HOST,)
         self._run = Path()
         """The run's folder, once it is there."""
 
@@ -100,14 +85,10 @@ class CrossValidationRun(Job):
                 f"jobs.train.mode: {job.mode} holds the parameters on the workers, where"
                 " cross-validation does not place them: take sync, which ends with the same bits"
             )
-        with self.cancel.at_once():
-            if not job.facts.needs_roles():
-                self._devices = devices_here(job.device, all_of_them=job.facts.spans_devices())
-            app = imported_app(job, self.app)
+        app = self.open_app()
         whole = load_dataset(self.inventory, self.display, self.cancel, self.stream.emit, app)
-        dataset = self.dataset = self._report.dataset = whole.training_part()
-        self.unit = dataset.unit
-        self.task_type = dataset.task
+        dataset = whole.training_part()
+        self.train_on(dataset)
         one_each = dataset.task == CLASSIFICATION and not dataset.targets.shape
         self._groups = dataset.subjects()
         settings = self.inventory.jobs.cv
@@ -119,13 +100,8 @@ class CrossValidationRun(Job):
         )
         for fold in self.folds:
             self._plan(fold, settings.seeds[0])
-        with self.cancel.at_once():
-            self.network = self._report.network = network_for(job, dataset, app)
-            self.inventory = self._report.inventory = as_compiled(self.inventory, self.network)
-            job = self.inventory.jobs.train
-        refuse_too_many_servers(self.network, self.inventory)
-        self.arithmetic = arithmetic_of_job(job, self.network)
-        self.job = job.computed_by(self.arithmetic.name)
+        self.build(app)
+        self.choose_arithmetic()
         if self.resumed is not None:
             self.record = self._opened(self.resumed)
         self.cancel.check()
@@ -150,10 +126,8 @@ class CrossValidationRun(Job):
         if not record.complete:
             self._say_folds(record)
             with (
-                connected(
-                    self.inventory, self.cancel, self.metrics, self.display, self._devices
-                ) as session,
-                BusyMeter(self.inventory, session.tasks, session.computing) as self._report.busy,
+                self.connected() as session,
+                BusyMeter(self.inventory, session.tasks, session.computing) as self.report.busy,
             ):
                 self._all(session, record)
         if record.complete:
@@ -184,29 +158,15 @@ class CrossValidationRun(Job):
             if not record.has(seed, fold.number)
         ]
         resumption = self._interrupted(*due[0])
-        if resumption is None:
-            begun = None
-        else:
-            begun = resumption.slots
-        self.job = self.job.cut_into(slots_of(self.job, session, len(self._devices), begun).number)
-        self.stream.emit(BatchesCut(self.job.pieces))
+        self.cut(session, resumption)
         if resumption is None:
             state = VectorState(self.network.initial(self.job.seed))
         else:
             state = resumption.state
-        setup = Setup(
-            self.job,
-            self.network,
-            WorkerWindows(self.dataset),
-            state,
-            {},
-            Speeds(),
-            weights=LossWeights.from_setting(
-                self.job.class_weights, self.dataset, self.folds[0].train
-            ),
+        weights = LossWeights.from_setting(
+            self.job.class_weights, self.dataset, self.folds[0].train
         )
-        join = partial(session.dispatch, self.job.deadline_seconds)
-        placed = place(session, setup, self._devices, self.display, join)
+        placed = self.place(session, state, weights, Speeds(), 1)
         first_id = 0
         for fold, seed in due:
             self.cancel.check()
@@ -245,10 +205,7 @@ class CrossValidationRun(Job):
         standardization = Standardization.of_rows(self.dataset, fold.train)
         mode = placed.mode
         if resumption is None:
-            blocks = standardization.blocks(self.dataset, fold.train)
-            vector = self.network.measured(
-                self.network.initial(seed), standardization.packed(), blocks
-            )
+            vector = self.measured(fold.train, standardization, seed)
             mode.begin_again(vector, seed)
             fit = Fit(vector=vector, first_id=first_id)
         else:
@@ -259,31 +216,10 @@ class CrossValidationRun(Job):
         )
         self.stream.emit(StageBegan("train", plan.updates, "updates"))
         checkpoints = self._checkpoints(fold, seed)
-        wire = WireMeter()
         job = self.job.model_copy(update={"seed": seed})
-        with RunKeeper(
-            checkpoints,
-            job,
-            self.dataset.sha256,
-            mode.shards,
-            Counts,
-            [fit],
-            wire,
-            self.stream.emit,
-        ) as keeper:
-            trainer = Trainer(
-                placed.runner,
-                mode,
-                job,
-                self.cancel,
-                self._without_epochs(plan),
-                wire,
-                keeper,
-                objective=self.network.objective,
-            )
+        emit = self._without_epochs(plan)
+        with self.trainer(placed, job, checkpoints, [fit], WireMeter(), Counts, emit) as trainer:
             trainer.fit("train", fit, plan, standardization, None, lambda: None)
-            if self.cancel.asked and trainer.consistent:
-                keeper.keep()
         following = fit.first_id + plan.updates
         if fit.epochs_done < plan.epochs or self.cancel.asked:
             return following
@@ -314,7 +250,7 @@ class CrossValidationRun(Job):
         self.stream.emit(Noted("stage", line))
 
     def _plan(self, fold: Fold, seed: int) -> Plan:
-        return Plan.of_job(self.job.model_copy(update={"seed": seed}), fold.train)
+        return Plan(self.job.model_copy(update={"seed": seed}), fold.train)
 
     def _without_epochs(self, plan: Plan) -> Any:
         """Return a consumer that passes on what the trainer emits, without the epochs of each fold.
@@ -336,7 +272,7 @@ class CrossValidationRun(Job):
     def result(self) -> dict[str, Any]:
         """Return the result so far; `cv.json` beside it has every fold."""
         record = self.record
-        training = self._report.describe()
+        training = self.report.describe()
         return {
             **super().result(),
             **{name: training[name] for name in ("mode", "dataset", "model", "settings", "busy")},

@@ -1,5 +1,6 @@
 """The job `evaluate`: a trained model's figures on the test set."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,12 @@ from cluster.jobs.evaluation import (
     Evaluation,
     EvaluationResult,
     Evaluator,
-    describe_groups,
-    extent,
+    describe_test,
     figures_computed,
     run_test_stage,
     say_groups,
-    wrong_stretches,
 )
-from cluster.jobs.job_network import arithmetic_of_job
+from cluster.jobs.job_network import arithmetic_of_job, refuse_too_many_servers
 from cluster.jobs.lifecycle import Job
 from cluster.jobs.run_folder import RunFolder, model_run
 from cluster.jobs.run_logs import sabotage
@@ -24,7 +23,6 @@ from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import (
     StoredModel,
     describe_dataset,
-    describe_figures,
     digest_of,
     load,
 )
@@ -37,6 +35,11 @@ from ps_node.shard import VectorState
 from ps_node.shards import ParameterShards
 from recognise.plausibility import refuse_other_windows
 from worker_node.recordings import WorkerWindows
+
+
+def extent(shape: Sequence[int]) -> str:
+    """A shape for a message: `128 x 9`."""
+    return " x ".join(map(str, shape)) or "one number"
 
 
 class EvaluateRun(Job):
@@ -87,10 +90,7 @@ class EvaluateRun(Job):
                 f" example; {dataset.source} has {extent(dataset.targets.shape)}: evaluate it on"
                 " data like that it was trained on (--data)"
             )
-        try:
-            model.network.layout.shards(len(self.inventory.of_role("ps")))
-        except ValueError as refused:
-            raise UsageError(f"nodes: {refused}") from None
+        refuse_too_many_servers(model.network, self.inventory)
 
     def run(self, folder: RunFolder) -> None:
         """Evaluate. Raises ClusterError; when cancelled it ends with what there is by then."""
@@ -147,22 +147,6 @@ class EvaluateRun(Job):
             "evaluated_windows": evaluation.examples if evaluation else 0,
             "dataset": describe_dataset(self.dataset),
             "model": self.model.network.describe() if self.model else None,
-            "final": describe_figures(evaluation.figures if evaluation else None),
-            "by_group": (
-                describe_groups(evaluation.of_groups, self.dataset.held_out.groups)
-                if evaluation and self.dataset
-                else None
-            ),
-            "wrong": (
-                wrong_stretches(evaluation.rows, evaluation.named, self.dataset)
-                if evaluation and self.dataset
-                else None
-            ),
-            "confusion": evaluation.confusion.tolist() if evaluation else None,
-            "precision_recall": (
-                evaluation.describe_curves(self.dataset.labels)
-                if evaluation and self.dataset
-                else None
-            ),
+            **describe_test(evaluation, self.dataset),
             "parameters_sha256": digest_of(self.model.vector) if self.model else None,
         }

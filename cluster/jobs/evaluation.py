@@ -19,7 +19,6 @@ from cluster.jobs.fit import chunks
 from cluster.jobs.modes import float32, int32, standardization_of
 from cluster.jobs.progress import Display
 from cluster.jobs.session import Runner
-from cluster.jobs.train_result import describe_figures
 from core.data import Dataset
 from core.engine.runtime import trace
 from core.engine.workers import Item
@@ -31,7 +30,7 @@ from core.models.network import BuiltIn, Network
 from core.models.objective import EXAMPLES, Curve
 from core.models.operations import compiled_by_xla
 from core.status.events import Advanced, Consumer, FiguresComputed, StageBegan
-from core.status.parts import ClassCount, Figures
+from core.status.parts import FIGURE_KEYS, ClassCount, Figures
 from ps_node.shard import PlacedVector
 from worker_node.recordings import Standardization, WorkerWindows
 
@@ -67,6 +66,13 @@ def describe_groups(groups: Groups, names: Sequence[str]) -> list[dict[str, Any]
         for number, (examples, figures) in worst_first
     ]
     return described or None
+
+
+def describe_figures(figures: Figures | None) -> dict[str, Any]:
+    """The figures, or a null for each of them."""
+    if figures is not None:
+        return figures.describe()
+    return dict.fromkeys(FIGURE_KEYS)
 
 
 def line_of_groups(groups: Groups, by: str, names: Sequence[str]) -> str | None:
@@ -205,15 +211,6 @@ class EvaluationResult:
     """The class that each of `rows` was taken for; both empty for a task without one class a row.
     """
 
-    def describe_curves(self, labels: Sequence[str]) -> dict[str, Any] | None:
-        """The entry `precision_recall` of a result, by label; null without curves."""
-        curves = {
-            label: asdict(curve)
-            for label, curve in zip(labels, self.curves, strict=False)
-            if curve is not None
-        }
-        return curves or None
-
 
 class Evaluator:
     """Evaluates the parameters as the servers hold them."""
@@ -294,11 +291,6 @@ class Evaluator:
         )
 
 
-def extent(shape: Sequence[int]) -> str:
-    """A shape for a message: `128 x 9`."""
-    return " x ".join(map(str, shape)) or "one number"
-
-
 def figures_computed(
     split: str, evaluation: EvaluationResult, labels: Sequence[str], epoch: int | None
 ) -> FiguresComputed:
@@ -363,6 +355,25 @@ def wrong_stretches(
     breaks = np.flatnonzero((np.diff(of_wrong, axis=1) != [[1], [0], [0], [0]]).any(axis=0)) + 1
     stretches = np.split(of_wrong, breaks, axis=1)[:MOST_STRETCHES]
     return [_described(stretch, dataset) for stretch in stretches if stretch.size]
+
+
+def describe_test(evaluation: EvaluationResult | None, dataset: Dataset | None) -> dict[str, Any]:
+    """Return the entries of a result about a test; nulls without one."""
+    if evaluation is None or dataset is None:
+        entries = ("by_group", "wrong", "confusion", "precision_recall")
+        return {"final": describe_figures(None), **dict.fromkeys(entries)}
+    curves = {
+        label: asdict(curve)
+        for label, curve in zip(dataset.labels, evaluation.curves, strict=False)
+        if curve is not None
+    }
+    return {
+        "final": describe_figures(evaluation.figures),
+        "by_group": describe_groups(evaluation.of_groups, dataset.held_out.groups),
+        "wrong": wrong_stretches(evaluation.rows, evaluation.named, dataset),
+        "confusion": evaluation.confusion.tolist(),
+        "precision_recall": curves or None,
+    }
 
 
 def _described(stretch: NDArray[np.int32], dataset: Dataset) -> dict[str, Any]:

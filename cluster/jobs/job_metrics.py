@@ -15,12 +15,12 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from cluster.jobs.run_status import Now
 from core.control.actions import Actions, Answer
 from core.engine.membership import Membership, Phase
+from core.ground.ports import port_refusal
 from core.inventory import Task
 from core.metrics.catalogue import CATALOGUE, Identity, Reading, ReadingsCollector, metric, stored
 from core.metrics.exporter import Exporter, serve
 from core.metrics.process import Cost
 from core.metrics.standard import register
-from core.server.sockets import port_refusal
 from core.status import events
 from core.status.events import Consumer, Event, EventStream
 from core.status.parts import FIGURE_KEYS, MOST_OTHERS, PARTS

@@ -42,6 +42,9 @@ CPU = "pscluster_process_cpu_seconds_total"
 MEMORY = "pscluster_process_anonymous_bytes"
 SENT = "pscluster_network_transmit_bytes_total"
 RECEIVED = "pscluster_network_receive_bytes_total"
+DEVICE = "pscluster_device_busy_seconds_total"
+STARTED = "pscluster_process_start_time_seconds"
+USAGE = (BUILD, CORES, CPU, DEVICE, STARTED, MEMORY, SENT, RECEIVED)
 
 WATCHED_SECONDS = 5.0
 UNWATCHED_SECONDS = 30.0
@@ -105,28 +108,44 @@ def role_metrics(
     return [sample for family in families for sample in family.samples]
 
 
-def processor_of(task: Task, timeout_seconds: float) -> str | None:
-    """The kind of processor a role process runs on; None if it does not say."""
-    sample = _first(task, BUILD, timeout_seconds)
-    if sample is None:
-        return None
-    return sample.labels.get("processor")
+@dataclass(frozen=True)
+class UsageSample:
+    """What one process used so far, and what it is; None where it does not say."""
+
+    cpu_seconds: float
+    cores: int | None = None
+    processor: str | None = None
+    device: str | None = None
+    device_seconds: float | None = None
+    started: float | None = None
+    """Seconds of the Unix epoch by its own clock: another one is another process."""
+    memory_bytes: int | None = None
+    sent: float = 0.0
+    received: float = 0.0
+    """Bytes on the wire."""
 
 
-def cores_of(task: Task, timeout_seconds: float) -> int | None:
-    """Cores that a role process can compute on; None if it does not say."""
-    sample = _first(task, CORES, timeout_seconds)
-    if sample is None:
-        return None
-    return int(sample.value)
-
-
-def _first(task: Task, name: str, timeout_seconds: float) -> Sample | None:
+def read_role(task: Task, timeout_seconds: float) -> UsageSample | None:
+    """Return what a role process says in its metrics; None if it does not answer in time."""
     try:
-        samples = role_metrics(task.metrics_address, (name,), timeout_seconds)
+        samples = role_metrics(task.metrics_address, USAGE, timeout_seconds)
     except ClusterError:
         return None
-    return next((sample for sample in samples if sample.name == name), None)
+    values = {sample.name: sample.value for sample in samples}
+    labels = {label: value for sample in samples for label, value in sample.labels.items()}
+    if CPU not in values:
+        return None
+    return UsageSample(
+        values[CPU],
+        int(values[CORES]) if CORES in values else None,
+        labels.get("processor"),
+        labels.get("device"),
+        values.get(DEVICE),
+        values.get(STARTED),
+        int(values[MEMORY]) if MEMORY in values else None,
+        values.get(SENT, 0.0),
+        values.get(RECEIVED, 0.0),
+    )
 
 
 class RoleReader:
@@ -164,38 +183,22 @@ class RoleReader:
                 self._report(self._read(task))
 
     def _read(self, task: Task) -> RoleSeen:
-        try:
-            samples = role_metrics(
-                task.metrics_address, (MEMORY, SENT, RECEIVED, BUILD, CPU, CORES), READ_SECONDS
-            )
-        except ClusterError:
+        reading = read_role(task, READ_SECONDS)
+        if reading is None:
             self._before.pop(task.name, None)
             return RoleSeen(task.name, answers=False)
-        now = time.monotonic()
-        values = {sample.name: sample.value for sample in samples}
-        sent = values.get(SENT, 0.0)
-        received = values.get(RECEIVED, 0.0)
-        spent = values.get(CPU, 0.0) / max(1.0, values.get(CORES, 1.0))
+        core_seconds = reading.cpu_seconds / max(1, reading.cores or 1)
+        now = time.monotonic(), reading.sent, reading.received, core_seconds
         before = self._before.get(task.name)
-        self._before[task.name] = now, sent, received, spent
-        rates: tuple[float | None, ...] = (None, None, None)
+        self._before[task.name] = now
+        rates: list[float | None] = [None, None, None]
         if before is not None:
-            since = now - before[0]
-            grown = [
-                after - earlier
-                for after, earlier in zip((sent, received, spent), before[1:], strict=True)
-            ]
+            seconds, *grown = [after - earlier for after, earlier in zip(now, before, strict=True)]
             if min(grown) >= 0:
-                rates = (grown[0] / since, grown[1] / since, min(1.0, grown[2] / since))
-        memory = values.get(MEMORY)
-        processor = next(
-            (sample.labels.get("processor") for sample in samples if sample.name == BUILD), None
+                rates = [grown[0] / seconds, grown[1] / seconds, min(1.0, grown[2] / seconds)]
+        return RoleSeen(
+            task.name, True, reading.memory_bytes, rates[0], rates[1], reading.processor, rates[2]
         )
-        if memory is None:
-            memory_bytes = None
-        else:
-            memory_bytes = int(memory)
-        return RoleSeen(task.name, True, memory_bytes, rates[0], rates[1], processor, rates[2])
 
 
 COUNTERS = (

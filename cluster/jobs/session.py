@@ -16,7 +16,7 @@ from types import TracebackType
 from cluster.jobs.cancel import Cancel, JobCancelled
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.progress import Display
-from cluster.jobs.roles import RoleTraffic, RunAnnouncer, cores_of, of_all, processor_of, traffic_of
+from cluster.jobs.roles import RoleTraffic, RunAnnouncer, of_all, read_role, traffic_of
 from cluster.jobs.run_folder import SPEAKER
 from core.engine.changes import (
     Drain,
@@ -34,11 +34,12 @@ from core.engine.watchdog import SILENT_SECONDS
 from core.engine.workers import InOrder, Item, ItemSource, Outcome
 from core.ground.errors import ClusterError, UsageError
 from core.ground.lazy import tf
+from core.ground.ports import check_free
 from core.inventory import Inventory, Task
 from core.inventory.slots import PROCESSORS, DeviceSettings, cores_of_workers
 from core.metrics.process import processor, usable_cores
 from core.server.port_guard import PortGuard
-from core.server.sockets import accepts, answering, check_free
+from core.server.sockets import accepts, answering
 
 log = logging.getLogger(__name__)
 
@@ -106,9 +107,7 @@ class Session(AbstractContextManager["Session"]):
         self._metrics.serve(
             coordinator, lambda name, seconds: drain(self._dispatcher, name, seconds)
         )
-        self._announcer = stack.enter_context(
-            RunAnnouncer((*self.servers, *self._workers), SPEAKER.run)
-        )
+        self._announcer = stack.enter_context(RunAnnouncer(self.tasks, SPEAKER.run))
         check_free("", coordinator.port, "the coordinator")
         self._cancel.check()
         self._refuse_silent_servers()
@@ -243,15 +242,19 @@ class Session(AbstractContextManager["Session"]):
 
     def processors(self) -> set[str | None]:
         """Return the kinds of processor that compute and hold parameters; None if unknown."""
-        return set(of_all((*self.servers, *self._workers), processor_of))
+        readings = of_all(self.tasks, read_role)
+        processors = {reading.processor for reading in readings if reading is not None}
+        if None in readings:
+            processors.add(None)
+        return processors
 
     def worker_cores(self) -> list[int]:
         """Cores that each worker has to itself, of those who say how many their nodes have."""
-        core_counts = of_all(self._workers, cores_of)
+        readings = of_all(self._workers, read_role)
         cores = {
-            worker.node: count
-            for worker, count in zip(self._workers, core_counts, strict=True)
-            if count is not None
+            worker.node: reading.cores
+            for worker, reading in zip(self._workers, readings, strict=True)
+            if reading is not None and reading.cores is not None
         }
         return cores_of_workers(self._workers, cores)
 

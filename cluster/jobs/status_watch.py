@@ -19,8 +19,8 @@ from cluster.jobs.lifecycle import Job, Watch
 from cluster.jobs.roles import RoleReader
 from cluster.jobs.run_status import RunStatus
 from core.engine.membership import Worker
+from core.ground.ports import port_refusal
 from core.inventory import Inventory
-from core.server.sockets import port_refusal
 from core.status import events
 from core.status.events import Event, Stamped
 from core.status.history import HistoryFile, condensed_events, read_events, sums_of_state
@@ -195,7 +195,7 @@ def _worker_view(worker: Worker, slots: int) -> Seen:
 def _work(function: str, item: int, slots: int) -> str:
     if function == "train":
         return f"update {item}"
-    if function.startswith("train_"):  # a part of a step: see modes/synchronous.py
+    if function.startswith("train_"):  # a part of a step: see modes/steps.py
         return f"update {item // slots}"
     return {
         "evaluate": "evaluation",

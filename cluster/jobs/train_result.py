@@ -6,8 +6,8 @@
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +21,15 @@ from cluster.apps.app import AppError, load_copy
 from cluster.apps.app_network import AppNetwork, Kind
 from cluster.apps.copy import RECORD, own_app
 from cluster.apps.networks import network_of
-from cluster.jobs.busy import BusyMeter, latest_calibration
-from cluster.jobs.checkpointing import Counts
-from cluster.jobs.fit import Fit, FitFacts
-from cluster.jobs.roles import WireMeter
-from cluster.jobs.run_logs import ChaosLog
 from core.data import Dataset
 from core.data.signals import UNKNOWN, Signals
 from core.engine.runtime import one_thread_an_operation
 from core.ground.errors import UsageError, reason_of
 from core.ground.files import atomic_write, read_json
-from core.inventory import Inventory
 from core.inventory.fields import Choice
-from core.inventory.slots import BatchSlots, ChosenArithmetic
-from core.inventory.training import ModelConfig, TrainJob
+from core.inventory.training import ModelConfig
 from core.models.network import BuiltIn, Network, build
 from core.parameters import Vector
-from core.status.parts import FIGURE_KEYS, Figures
 from worker_node.recordings import Standardization
 
 DATASET_KEYS = (
@@ -68,8 +60,10 @@ def describe_dataset(dataset: Dataset | None) -> dict[str, Any]:
         return dict.fromkeys(DATASET_KEYS)
     listed = {
         "labels": list(dataset.labels),
-        "channel_names": list(dataset.channel_names),
-        "units": list(dataset.units),
+        "channel_names": list(dataset.signals.channels),
+        "units": list(dataset.signals.units),
+        "filters": dataset.signals.filters,
+        "sampling_hz": dataset.signals.sampling_hz,
         "sensors": {sensor.name: sensor.kind for sensor in dataset.signals.sensors},
         "format_sha256": dataset.signals.format_sha256,
         "held_out": asdict(dataset.held_out),
@@ -80,114 +74,6 @@ def describe_dataset(dataset: Dataset | None) -> dict[str, Any]:
 
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class TrainReport:
-    """Filled in as the run goes; what is still None is null in the result."""
-
-    inventory: Inventory
-    dataset: Dataset | None = None
-    network: Network | None = None
-    slots: BatchSlots | None = None
-    arithmetic: ChosenArithmetic | None = None
-    fits: list[Fit] = field(default_factory=list)
-    """Fits that were begun: the one that chooses the epoch, then perhaps the refit."""
-    used: Fit | None = None
-    """The fit whose parameters were tested and stored."""
-    refitted: bool = False
-    final: Figures | None = None
-    confusion: NDArray[np.int64] | None = None
-    by_group: list[dict[str, Any]] | None = None
-    wrong: list[dict[str, Any]] | None = None
-    precision_recall: dict[str, Any] | None = None
-    before: Counts = field(default_factory=Counts)
-    """The counts of the coordinators before this one."""
-    counts: Counts | None = None
-    wire: WireMeter = field(default_factory=WireMeter)
-    busy: BusyMeter | None = None
-    """Load of each task since this coordinator began to train."""
-    same_bits: bool | None = None
-    """Whether this run again, on nodes of the same kind, would end with the same parameters, bit
-    for bit."""
-    chaos: ChaosLog | None = None
-
-    def is_complete(self, job: TrainJob, *, validated: bool) -> bool:
-        """Return whether every epoch was trained that was due, and the model tested.
-
-        The refit counts too, if one was asked for and the fit before it was `validated`.
-        """
-        if self.final is None or self.used is None:
-            return False
-        if self.refitted:
-            return True
-        if job.refit and validated:
-            return False
-        return self.used.epochs_done == job.epochs or self.used.stopped(
-            job.early_stopping, job.epochs
-        )
-
-    def describe(self) -> dict[str, Any]:
-        """Return what a training adds to the result of any job."""
-        job = self.inventory.jobs.train
-        chosen = self.fits[0] if self.fits else FitFacts()
-        fit = self.used or chosen
-        counts = self.counts
-        return {
-            "mode": job.mode,
-            "seed": job.seed,
-            "dataset": describe_dataset(self.dataset),
-            "model": (
-                self.network.describe()
-                if self.network
-                else {**job.model.model_dump(), "parameters": None}
-            ),
-            "settings": job.model_dump(mode="json", by_alias=True),
-            "slots": asdict(self.slots) if self.slots else None,
-            "arithmetic": asdict(self.arithmetic) if self.arithmetic else None,
-            "epochs_done": fit.epochs_done,
-            "refit": self.refitted,
-            "final": describe_figures(self.final),
-            "selected": {
-                "epoch": chosen.epoch if self.fits else None,
-                **describe_figures(chosen.selected),
-            },
-            "stopped_early": self._stopped_early(),
-            "by_group": self.by_group,
-            "wrong": self.wrong,
-            "confusion": self.confusion.tolist() if self.confusion is not None else None,
-            "precision_recall": self.precision_recall,
-            "updates": {
-                "scheduled": sum(fit.scheduled for fit in self.fits),
-                "applied": counts.applied if counts else None,
-                "duplicates_dropped": counts.duplicates_dropped if counts else None,
-                "rolled_back": self.before.rolled_back,
-                "memories_lost": (counts or self.before).memories_lost,
-            },
-            "resumptions": self.before.resumptions,
-            "chaos": self.chaos.describe() if self.chaos else None,
-            "wire": self.wire.describe(),
-            "throughput": fit.throughput(),
-            "staleness": {"mean": fit.staleness.mean(), "maximum": fit.staleness.maximum},
-            "calibration": latest_calibration(Path(self.inventory.runs), self.inventory.cluster),
-            "busy": self.busy.describe() if self.busy else None,
-            "same_bits": self.same_bits,
-            "parameters_sha256": digest_of(self.used.vector) if self.used else None,
-        }
-
-    def _stopped_early(self) -> dict[str, int] | None:
-        job = self.inventory.jobs.train
-        early = job.early_stopping
-        if early is None or not self.fits or not self.fits[0].stopped(early, job.epochs):
-            return None
-        return {"epoch": self.fits[0].epochs_done, "patience": early.patience}
-
-
-def describe_figures(figures: Figures | None) -> dict[str, Any]:
-    """The figures, or a null for each of them."""
-    if figures is not None:
-        return figures.describe()
-    return dict.fromkeys(FIGURE_KEYS)
 
 
 def digest_of(vector: NDArray[np.float32]) -> str:
@@ -228,40 +114,27 @@ def export_app(network: Network, vector: Vector, folder: Path) -> None:
         log.warning("%s", problem)
 
 
-def store(
-    folder: Path,
-    network: Network,
-    vector: Vector,
-    standardization: Standardization,
-    labels: Sequence[str],
-    dataset_sha256: str,
-    signals: Signals = UNKNOWN,
-) -> None:
-    """Write the model into `folder`, and what is known of the `signals` that it takes.
-
-    Raises ClusterError if the disk does not take it.
-    """
+def store(folder: Path, model: StoredModel) -> None:
+    """Write the model into `folder`. Raises ClusterError if the disk does not take it."""
+    network = model.network
     folder.mkdir(parents=True, exist_ok=True)
-    atomic_write(
-        folder / WEIGHTS,
-        save(
-            {
-                name: np.ascontiguousarray(value)
-                for name, value in network.layout.unpack(vector).items()
-            }
-        ),
-    )
+    atomic_write(folder / WEIGHTS, _contiguous(network.layout.unpack(model.vector)))
     described: dict[str, Any] = {
         "schema": 1,
         **_described(network, folder),
-        "labels": list(labels),
-        "signals": signals.known_facts(),
-        "channel_mean": standardization.mean.tolist(),
-        "channel_deviation": standardization.deviation.tolist(),
-        "dataset_sha256": dataset_sha256,
-        "parameters_sha256": digest_of(vector),
+        "labels": list(model.labels),
+        "signals": model.signals.known_facts(),
+        "channel_mean": model.standardization.mean.tolist(),
+        "channel_deviation": model.standardization.deviation.tolist(),
+        "dataset_sha256": model.dataset_sha256,
+        "parameters_sha256": digest_of(model.vector),
     }
     atomic_write(folder / CONFIGURATION, json.dumps(described, indent=2).encode() + b"\n")
+
+
+def _contiguous(values: Mapping[str, NDArray[Any]]) -> bytes:
+    """Return a file of safetensors: it writes any array as its bytes lie in memory."""
+    return save({name: np.ascontiguousarray(value) for name, value in values.items()})
 
 
 def _described(network: Network, folder: Path) -> dict[str, Any]:
@@ -272,10 +145,7 @@ def _described(network: Network, folder: Path) -> dict[str, Any]:
         return {"model": model, "window_steps": problem.window_steps, "channels": problem.channels}
     assert isinstance(network, AppNetwork)
     if constants := network.constants():
-        atomic_write(
-            folder / CONSTANTS,
-            save({name: np.ascontiguousarray(value) for name, value in constants.items()}),
-        )
+        atomic_write(folder / CONSTANTS, _contiguous(constants))
     names = [slot.spec.name for slot in network.layout.slots]
     app = {
         "name": network.app.name,

@@ -33,7 +33,7 @@ from cluster.programs.process import ProgramProcess, Usage
 from core.control.client import same
 from core.ground.addresses import plain_address
 from core.ground.errors import ClusterError
-from core.server.sockets import port_refusal
+from core.ground.ports import port_refusal
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,8 @@ class RemoteProcess:
         self.ports = ports
         self._owner = owner
         self._code: int | None = None
+        self.is_lost = False
+        """Whether the node hung up."""
         self._used = Usage()
         self._files: FileTaker | None = None
         self._files_are_lost = False
@@ -93,11 +95,6 @@ class RemoteProcess:
             self._owner = owner
             send_files(self._channel, folder, seconds=BRING_SECONDS)
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether the node hung up."""
-        return self._code == LOST
-
     def fileno(self) -> int:
         """Return what a selector waits for."""
         return self._channel.fileno()
@@ -114,13 +111,14 @@ class RemoteProcess:
                 else:
                     self._note(kind, content)
         except (OSError, ProtocolError):
-            return self._hung_up()
+            self.hang_up()
+            return b""
         return bytes(output) or None
 
-    def _hung_up(self) -> bytes:
-        if self._code is None:
-            self._code = LOST
-        return b""
+    def look(self) -> None:
+        """Notice between two programs that the node hung up: then only its end is to be read."""
+        if self._files is None or self._code is not None:
+            self.read_output()
 
     def _note(self, kind: FrameType, content: bytes) -> None:
         if kind is FrameType.USAGE:
@@ -178,7 +176,9 @@ class RemoteProcess:
 
     def hang_up(self) -> None:
         """Count it as lost: nothing can be sent to it."""
-        self._hung_up()
+        self.is_lost = True
+        if self._code is None:
+            self._code = LOST
 
     def leave(self, last: bool) -> None:
         """Hang up; with `last` its runner ends too, else it comes back for the next attempt."""

@@ -241,7 +241,9 @@ class ProgramRequest:
                 raise ValueError("expected an object with a list of arguments")
             request = cls(**{**document, "arguments": tuple(document["arguments"])})
         except (ValueError, TypeError, KeyError) as problem:
-            raise UsageError(f"--wish: expected what `fab job run` writes, got {problem}") from None
+            raise UsageError(
+                f"--program: expected what `fab job run` writes, got {problem}"
+            ) from None
         return request.checked()
 
     def checked(self) -> "ProgramRequest":

@@ -6,8 +6,8 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from shutil import rmtree
 from signal import Signals
@@ -24,18 +24,18 @@ from cluster.programs.frames import (
     proof_of_lead,
     send_files,
 )
-from cluster.programs.process import ProgramProcess, end_marked
+from cluster.programs.process import ProgramProcess, end_marked, read_rest
 from cluster.programs.program import environment_of, environment_of_ours
 from core.cage.landlock import Cage
 from core.control.client import same
 from core.ground.errors import ClusterError
+from core.ground.ports import free_of
 from core.ground.waiting import pause
 
 CONNECT_SECONDS = 180.0
 """Time to look for the lead: another attempt of a program begins within a minute."""
 _PAUSE_SECONDS = 0.5
 _USE_SECONDS = 2.0
-_LAST_OUTPUT_SECONDS = 1.0
 LONGEST_NAME = 100
 SEND_SECONDS = 60.0
 """Time between two looks for changed files: about as often as a training writes a checkpoint."""
@@ -61,43 +61,41 @@ class RunnerTask:
 
 
 def run(task: RunnerTask, connect_seconds: float = CONNECT_SECONDS) -> None:
-    """Serve the lead until it says that all is over. Raises ClusterError where there is no lead.
+    """Serve the lead until it says that all is over.
 
-    Main thread only.
+    Raises ClusterError where no lead has proven itself for `connect_seconds`: the one of another
+    program may have its port by now. Main thread only.
     """
     until = time.monotonic() + connect_seconds
     while True:
+        problem = "no proof of this program's key"
         try:
-            connection = socket.create_connection(task.lead, timeout=5.0)
-        except OSError as problem:
-            if time.monotonic() > until:
-                where = f"{task.lead[0]}:{task.lead[1]}"
-                raise ClusterError(
-                    f"{where}: expected the lead of the program, got {problem}: it has ended"
-                ) from None
-            pause(_PAUSE_SECONDS)
-            continue
-        with connection:
-            if _LeadConnection(task, connection).serve():
-                return
-        until = time.monotonic() + connect_seconds
+            with socket.create_connection(task.lead, timeout=5.0) as connection:
+                served = _LeadConnection(task, connection)
+                if served.serve(until):
+                    return
+                if served.is_proven:
+                    until = time.monotonic() + connect_seconds
+        except OSError as error:
+            problem = str(error)
+        if time.monotonic() > until:
+            raise ClusterError(
+                f"{task.lead[0]}:{task.lead[1]}: expected the lead of the program, got {problem}:"
+                " it has ended"
+            )
         pause(_PAUSE_SECONDS)
 
 
-def two_free(ports: Sequence[int], host: str = "") -> tuple[int, int]:
+def two_free(ports: Sequence[int]) -> tuple[int, int]:
     """The first two of the ports that nothing has. Raises ClusterError."""
-    free_ports = []
-    for port in ports:
-        with socket.socket() as trial, suppress(OSError):
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            trial.bind((host, port))
-            free_ports.append(port)
-        if len(free_ports) == 2:
-            return free_ports[0], free_ports[1]
-    raise ClusterError(
-        f"expected two free ports of {min(ports, default=0)} to {max(ports, default=0)} for the"
-        f" program, found {len(free_ports)}: `ports.programs` of the inventory names another range"
-    )
+    free_ports = [*islice(free_of(ports), 2)]
+    if len(free_ports) < 2:
+        raise ClusterError(
+            f"expected two free ports of {min(ports, default=0)} to {max(ports, default=0)} for the"
+            f" program, found {len(free_ports)}: `ports.programs` of the inventory names another"
+            " range"
+        )
+    return free_ports[0], free_ports[1]
 
 
 class _LeadConnection:
@@ -110,7 +108,8 @@ class _LeadConnection:
         self._used_at = 0.0
         self._files = FileTaker(task.files)
         self._expected_proof = ""
-        """The proof of the lead, until it has given it."""
+        self.is_proven = False
+        """Whether the other end is the lead of this program: it has given its proof."""
         self._expected_owner = ""
         """The owner of files on their way."""
         self._sent: SentFiles = {}
@@ -129,10 +128,10 @@ class _LeadConnection:
         except (OSError, ValueError):
             return ""
 
-    def serve(self) -> bool:
-        """Return whether the lead says that all is over; else the connection broke.
+    def serve(self, until: float) -> bool:
+        """Return whether the lead says that all is over.
 
-        Then there may be another attempt.
+        Else the connection broke, or nothing was proven `until` then, by the monotonic clock.
         """
         keep_alive(self._channel.socket)
         port, second = two_free(self._task.ports)
@@ -141,16 +140,16 @@ class _LeadConnection:
             hello = greeting(self._channel.socket, self._task.key, self._task.member)
             self._expected_proof = proof_of_lead(self._task.key, hello["nonce"])
             self._channel.send(FrameType.HELLO, {**hello, "whose": self._owner, **ports})
-            return self._listen()
+            return self._listen(until)
         except (OSError, ProtocolError):
             return False
         finally:
             self._end()
 
-    def _listen(self) -> bool:
+    def _listen(self, until: float) -> bool:
         with selectors.DefaultSelector() as selector:
             selector.register(self._channel, selectors.EVENT_READ)
-            while True:
+            while self.is_proven or time.monotonic() < until:
                 for key, _ in selector.select(0.1):
                     if key.fileobj is self._channel:
                         before = self._process
@@ -168,11 +167,12 @@ class _LeadConnection:
                         if self._process.fileno() in selector.get_map():
                             selector.unregister(self._process.fileno())
                         self._report(code)
+        return False
 
     def _obey(self) -> bool:
         """Return whether the lead takes leave. Raises ProtocolError where the connection broke."""
         for kind, content in self._channel.received():
-            if self._expected_proof:
+            if not self.is_proven:
                 self._prove(kind, content)
                 continue
             if kind is FrameType.BYE:
@@ -193,7 +193,7 @@ class _LeadConnection:
             str(frame_object(content).get("proof")), self._expected_proof
         ):
             raise ProtocolError("not the lead of this job")
-        self._expected_proof = ""
+        self.is_proven = True
 
     def _take_file(self, kind: FrameType, content: bytes) -> None:
         """A file for the next process, from the lead, or whose files those will be."""
@@ -272,9 +272,7 @@ class _LeadConnection:
 
     def _report(self, code: int) -> None:
         """Send what is left of the output, the files, and last of all the end."""
-        until = time.monotonic() + _LAST_OUTPUT_SECONDS
-        while self._pass_on() and time.monotonic() < until:
-            pass
+        read_rest(self._pass_on)
         self._send_usage()
         end_marked(self._mark)
         left_out = send_files(

@@ -23,9 +23,9 @@ from cluster.programs.process import ProgramProcess
 from cluster.programs.program import TOKEN_VARIABLE, environment_of_ours
 from core.control.own_state import token_variables
 from core.ground.errors import ClusterError
+from core.ground.ports import free_ports
 from core.inventory import Inventory
 from core.inventory.nodes import CoordinatorPorts, Node, RoleEntry
-from core.inventory.templates import free_ports
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +123,10 @@ class RemoteExecutor:
         if self._folder is not None:
             keep_latest_checkpoints(self._folder)
         process = self._lead.processes.get(self.name)
-        if process is not None and process.is_lost:
+        if process is None:
+            return
+        process.look()
+        if process.is_lost:
             process.leave(last=False)
             del self._lead.processes[self.name]
 

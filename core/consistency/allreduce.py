@@ -18,5 +18,5 @@ class Allreduce(WholeSteps, ModeFacts):
     parameters = "workers"
     in_steps = True
     repeatable = False
-    mechanism = "cluster.jobs.modes.allreduce:AllreduceMode"
+    mechanism = "cluster.jobs.modes.steps:AllreduceMode"
     Options = None

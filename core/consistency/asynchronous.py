@@ -22,7 +22,7 @@ class Asynchronous(WholeUpdates, ModeFacts):
     parameters = "servers"
     in_steps = False
     repeatable = True
-    mechanism = "cluster.jobs.modes.asynchronous:AsynchronousMode"
+    mechanism = "cluster.jobs.modes.pushes:AsynchronousMode"
     Options: ClassVar[type[Section] | None] = None
 
     def begin(self, updates: range) -> None:

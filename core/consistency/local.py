@@ -34,7 +34,7 @@ class LocalSteps(Asynchronous):
     parameters = "servers"
     in_steps = False
     repeatable = True
-    mechanism = "cluster.jobs.modes.local:LocalMode"
+    mechanism = "cluster.jobs.modes.pushes:LocalMode"
     Options = LocalSettings
 
     @classmethod

@@ -15,5 +15,5 @@ class Single(WholeSteps, ModeFacts):
     parameters = "coordinator"
     in_steps = True
     repeatable = True
-    mechanism = "cluster.jobs.modes.synchronous:SynchronousMode"
+    mechanism = "cluster.jobs.modes.steps:SynchronousMode"
     Options = None

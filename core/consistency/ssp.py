@@ -34,7 +34,7 @@ class BoundedStaleness(Asynchronous):
     parameters = "servers"
     in_steps = False
     repeatable = True
-    mechanism = "cluster.jobs.modes.asynchronous:AsynchronousMode"
+    mechanism = "cluster.jobs.modes.pushes:AsynchronousMode"
     Options = SspSettings
 
     def __init__(self, slots: int, speeds: Speeds, bound: int) -> None:

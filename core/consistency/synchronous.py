@@ -58,7 +58,7 @@ class Synchronous(ModeFacts):
     parameters = "servers"
     in_steps = True
     repeatable = True
-    mechanism = "cluster.jobs.modes.synchronous:SynchronousMode"
+    mechanism = "cluster.jobs.modes.steps:SynchronousMode"
     Options = SyncSettings
 
     @classmethod

@@ -28,7 +28,7 @@ permission."""
 NONCE_HEADER = "X-PSCluster-Nonce"
 CHALLENGE_HEADER = "X-PSCluster-Challenge"
 PROOF_HEADER = "X-PSCluster-Proof"
-"""Header in which both ends prove that they know a key, which never crosses (docs/control.md)."""
+"""Header in which both ends prove that they know a key, which never crosses (docs/security.md)."""
 _END_OF_HEAD = b"\r\n\r\n"
 
 
@@ -108,9 +108,7 @@ def ask(
         if not same(
             answer.headers.get(PROOF_HEADER.lower(), ""), proof(key, "server", nonce, challenge)
         ):
-            raise ValueError(
-                "the process there does not know the key of the one expected, and got nothing"
-            )
+            raise ValueError("the process there does not know the expected key; it got no secret")
         marks = {
             MARK_HEADER: "1",
             CHALLENGE_HEADER: challenge,

@@ -1,6 +1,6 @@
 """A request, who may call what on a port of the cluster, and the reply. Pure.
 
-`Rules.refusal` decides it all (docs/control.md). A caller proves that it knows this process's key
+`Rules.refusal` decides it all (docs/security.md). A caller proves that it knows this process's key
 over a number that is used once.
 """
 

@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
@@ -53,6 +54,7 @@ decompressors do not."""
 
 RESOURCE_FORKS = "__MACOSX/"
 """Folder that macOS adds to its zips: companions of every file, under the same names."""
+MOST_FILES = 100_000
 DEEPEST = 3
 """Archives in archives."""
 IN_MEMORY_BYTES = 32 * 2**20
@@ -193,6 +195,8 @@ def tree_of(path: Path) -> FileTree:
             )
         folders.add(place)
         paths += [Path(parent) / file for file in files]
+        if len(paths) > MOST_FILES:
+            raise _too_many(path)
     names = sorted(file.relative_to(path).as_posix() for file in paths)
     return FileTree(path, str(path), {name: member_at(path / name, name) for name in names})
 
@@ -222,11 +226,18 @@ def _refuse(problem: OSError) -> None:
 
 def members_of(source: Path) -> Iterator[Member]:
     """Yield every file of a folder, of a zip, or the one file itself. Raises DataError."""
-    if not source.is_dir():
-        yield from _inside(member_at(source, source.name))
-        return
-    for name, member in tree_of(source).members.items():
-        yield from _inside(replace(member, name=f"{source.name}/{name}"))
+    members = {source.name: member_at(source, source.name)}
+    if source.is_dir():
+        members = {f"{source.name}/{name}": file for name, file in tree_of(source).members.items()}
+    inner = (_inside(replace(member, name=name)) for name, member in members.items())
+    for number, member in enumerate(chain.from_iterable(inner)):
+        if number >= MOST_FILES:
+            raise _too_many(source)
+        yield member
+
+
+def _too_many(path: Path) -> DataError:
+    return DataError(f"{path}: more than {MOST_FILES} files; name a smaller folder")
 
 
 def _inside(member: Member) -> Iterator[Member]:
@@ -307,6 +318,19 @@ def file_digest(path: Path, report: Report = silent) -> str:
     return total.hexdigest()
 
 
+DIGEST_SUFFIX = ".sha256"
+"""Ending of what `sha256sum FILE > FILE.sha256` writes, which every use of the file compares."""
+
+
+def noted_digest(path: Path) -> tuple[str, str] | None:
+    """Return the hash that stands beside a file, and where; None where none does."""
+    beside = path.with_name(path.name + DIGEST_SUFFIX)
+    if not beside.exists():
+        return None
+    words = beside.read_text(encoding="utf-8", errors="replace").lower().split()
+    return next(iter(words), "nothing"), beside.name
+
+
 def refuse_long_list(stream: IO[bytes], where: str) -> None:
     """Raise DataError for a zip whose list of files takes much time and memory to read."""
     end: Any = zipfile._EndRecData(stream)  # type: ignore[attr-defined]  # what ZipFile itself asks
@@ -316,21 +340,16 @@ def refuse_long_list(stream: IO[bytes], where: str) -> None:
         )
 
 
-def refuse_nameless(archive: zipfile.ZipFile, where: str) -> None:
-    """Raises DataError for an entry without a name: `zipfile` of Python 3.11 fails on it."""
-    if any(not info.filename for info in archive.infolist()):
-        raise DataError(
-            f"{where}: an entry of the archive has no name; fetch the archive again, or pack it"
-            " again"
-        )
-
-
 def refuse_unsafe(archive: zipfile.ZipFile, where: str, most_bytes: int) -> None:
-    """Raise DataError for names twice or outside the archive, and for what unpacks to too much."""
-    refuse_nameless(archive, where)
+    """Raise DataError for names twice, outside the archive or none, and for too large content."""
     total = 0
     entry_names = set[str]()
     for info in archive.infolist():
+        if not info.filename:  # `zipfile` of Python 3.11 fails on it
+            raise DataError(
+                f"{where}: an entry of the archive has no name; fetch the archive again, or pack it"
+                " again"
+            )
         if info.filename in entry_names and not info.is_dir():
             raise DataError(
                 f"{where}: has {info.filename!r:.100} twice, and one would hide the other; pack it"

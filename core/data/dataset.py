@@ -114,21 +114,6 @@ class Dataset:
             return self.inputs.shape[1]
         return 0
 
-    @property
-    def channel_names(self) -> tuple[str, ...]:
-        """The name of each channel; empty where the source does not say them."""
-        return self.signals.channels
-
-    @property
-    def units(self) -> tuple[str, ...]:
-        """The unit of each channel; empty where the source does not say them."""
-        return self.signals.units
-
-    @property
-    def sampling_hz(self) -> float | None:
-        """Steps a second; None where the source does not say it."""
-        return self.signals.sampling_hz
-
     @cached_property
     def people(self) -> int | None:
         """Return how many people were recorded; None where the source does not say who is who."""
@@ -138,11 +123,6 @@ class Dataset:
         if not len(subjects) or subjects[0] < 0:
             return None
         return len(subjects)
-
-    @property
-    def filters(self) -> str | None:
-        """How the recordings were filtered, `two-way` or `causal`; None where it is not known."""
-        return self.signals.filters
 
     @property
     def holds_windows(self) -> bool:

@@ -5,7 +5,7 @@ must be is checked where batches are written, by `core.data.batch.BatchValidator
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any
@@ -21,10 +21,16 @@ from core.data.batch import (
     cut_batches,
     example_bytes,
     never_ends,
+    numbers_of,
 )
-from core.data.dataset import CLASSIFICATION, TASKS
-from core.data.recordings import numbering, numbers_of, refuse_alike, refuse_missing
-from core.data.stored_values import plain, refuse_more, refuse_other_columns, refuse_other_rows
+from core.data.dataset import CLASSIFICATION
+from core.data.recordings import refuse_alike, refuse_missing
+from core.data.stored_values import (
+    plain,
+    refuse_more,
+    refuse_other_columns,
+    refuse_other_rows,
+)
 from core.ground.errors import DataError
 
 PARTS = ("train", "test")
@@ -56,12 +62,10 @@ def text_of(values: AnyArray) -> AnyArray:
 class ExampleStream:
     """Pairs and batches of one part, gathered into batches whose classes are numbers."""
 
-    def __init__(
-        self, part: str, task: str, number: Callable[[Any, str], int] | None, where: str
-    ) -> None:
+    def __init__(self, part: str, task: str, labels: Sequence[str] | None, where: str) -> None:
         self._part = part
         self._task = task
-        self._number = number
+        self._labels = labels
         self._where = where
         self._pairs: list[tuple[AnyArray, AnyArray]] = []
         self._bytes = self._row = 0
@@ -86,12 +90,12 @@ class ExampleStream:
         if self._task != CLASSIFICATION or y.dtype.kind != "U":
             return y
         name = f"{self._where}: y_{self._part}"
-        if self._number is None:
+        if not self._labels:
             raise DataError(
                 f"{name}[{self._row}]: expected a number, got {str(y.flat[0])!r:.60}; name all"
                 " classes in labels, which an iterator does not say beforehand"
             )
-        return numbers_of(y, self._number, name, self._row)
+        return numbers_of(y, np.array(self._labels), name, self._row)
 
     def _add(self, item: Any) -> None:
         place = f"{self._part}[{self._row}]"
@@ -163,8 +167,6 @@ def batches_of(
     then. Raises DataError beginning with `where` and the argument, also while the batches are
     drawn.
     """
-    if task not in TASKS:
-        raise DataError(f"{where}: task: expected {', '.join(TASKS)}, got {task!r:.60}")
     examples = _data(data, where)
     labels = _labels(examples.labels, where)
     inputs_of = {"train": examples.x_train, "test": examples.x_test}
@@ -177,9 +179,8 @@ def batches_of(
             labels = _text_classes(arrays, where)
         inputs_of = {part: _cut(columns, f"{where}: x_{part}") for part, columns in arrays.items()}
         rows = sum(len(columns["x"]) for columns in arrays.values())
-    number = numbering(labels) if labels else None
     batches = (
-        ExampleStream(part, task, number, where).batches(stream)
+        ExampleStream(part, task, labels, where).batches(stream)
         for part, stream in inputs_of.items()
         if stream is not None
     )

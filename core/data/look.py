@@ -15,18 +15,6 @@ from core.ground.files import user_cache
 from core.logs import say_json
 
 
-def recordings_here(source: str | None, format_name: str | None = None) -> tuple[bool, str]:
-    """Return whether recordings are found for `source`, and one line about it.
-
-    None stands for the search order.
-    """
-    try:
-        recordings = find_source(source, os.environ, PROJECT_ROOT, user_cache(), format_name)
-        return True, recordings.why
-    except DataError as error:
-        return False, str(error)
-
-
 def main() -> int:
     """Look, and print what was found."""
     parser = argparse.ArgumentParser(prog="python -m core.data.look", description=__doc__)
@@ -35,8 +23,11 @@ def main() -> int:
     )
     parser.add_argument("--format", help="how they are written: a known format, or a YAML file")
     flags = parser.parse_args()
-    holds, line = recordings_here(flags.source, flags.format)
-    say_json({"holds": holds, "line": line})
+    try:
+        source = find_source(flags.source, os.environ, PROJECT_ROOT, user_cache(), flags.format)
+        say_json({"holds": True, "line": source.why})
+    except DataError as error:
+        say_json({"holds": False, "line": str(error)})
     return 0
 
 

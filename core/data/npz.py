@@ -18,8 +18,16 @@ from pathlib import Path
 import numpy as np
 
 from core.data.archive import LARGEST_TOTAL_BYTES
-from core.data.arrays import AnyArray, Integers, Singles
-from core.data.batch import ROWS_AT_ONCE, Batch, Batches, Examples, PositionsLook
+from core.data.arrays import AnyArray, Integers
+from core.data.batch import (
+    ROWS_AT_ONCE,
+    Batch,
+    Batches,
+    BatchValidator,
+    Examples,
+    PositionsLook,
+    numbers_of,
+)
 from core.data.dataset import CLASSIFICATION, MULTILABEL, REGRESSION, TASKS
 from core.data.npz_arrays import (
     REQUIRED,
@@ -79,7 +87,8 @@ def read_npz(path: Path, cutting: Cutting, report: Report) -> Examples:
 def read_windows(path: Path) -> Recordings:
     """Return the windows of a file as they are, float32, training rows first. Raises DataError."""
     examples = _Content(path, True, silent).examples()
-    batches = list(examples.batches)
+    gate = BatchValidator(str(path), examples.task, examples.labels)
+    batches = [gate.passed(batch) for batch in examples.batches]
     return Recordings(
         windows=np.concatenate([batch.x for batch in batches]),
         classes=np.concatenate([batch.y for batch in batches]),
@@ -165,7 +174,7 @@ class _Content:
             signals=signals_of(self.path, self.arrays, train[-1] if len(train) > 1 else 1),
         )
 
-    def _windows_of(self, part: str) -> Singles:
+    def _windows_of(self, part: str) -> AnyArray:
         name = f"x_{part}"
         windows = self.arrays[name]
         if windows.ndim != _WINDOW_AXES or 0 in windows.shape[1:]:
@@ -173,16 +182,7 @@ class _Content:
                 name,
                 f"expected (windows, steps, channels), got shape {windows.shape}; reshape it",
             )
-        if windows.dtype.kind not in "fiub":
-            raise self._error(
-                name, f"expected real numbers, got {windows.dtype}; convert it to float32"
-            )
-        with np.errstate(over="ignore"):
-            narrow = np.ascontiguousarray(windows, dtype=np.float32)
-        remedy = "remove or repair the window"
-        where = f"{self.path}: {name}"
-        refuse_at(windows, ~np.isfinite(narrow), where, 0, "a finite float32 number", remedy)
-        return narrow
+        return windows
 
     def _batches(
         self,
@@ -207,7 +207,10 @@ class _Content:
         if self.is_windows:
             windows = self._windows[part]
             for start in range(0, len(windows), ROWS_AT_ONCE):
-                yield windows[start : start + ROWS_AT_ONCE]
+                block = windows[start : start + ROWS_AT_ONCE]
+                if block.dtype != np.float32 and block.dtype.kind in "fiub":
+                    block = block.astype(np.float64)  # which the store narrows to float32
+                yield block
             return
         with open_archive(self.path) as archive:
             yield from ArchivedArray(self.path, archive.zip, f"x_{part}").checked().blocks()
@@ -285,26 +288,18 @@ class _Content:
                 values = np.arange(len(labels))
         names = labels or tuple(map(str, values))
         self._refuse_names("y_train" if labels is None else "labels", names)
-        expected = f"one of {', '.join(map(str, values[:20]))}"
         if labels:
             remedy = "number classes from 0 as in labels"
         else:
             remedy = "train on that class too"
-        order = np.argsort(values)
-        y = {}
-        for part, column in columns.items():
-            unknown = ~np.isin(column, values)
-            refuse_at(column, unknown, f"{self.path}: y_{part}", 0, expected, remedy)
-            places = order[np.searchsorted(values, column, sorter=order)]
-            y[part] = places.astype(np.int32)
+        y = {
+            part: numbers_of(column, values, f"{self.path}: y_{part}", remedy=remedy)
+            for part, column in columns.items()
+        }
         for absent in np.flatnonzero(np.bincount(y["train"].ravel(), minlength=len(names)) == 0):
-            if self.is_windows:
-                noun = "window"
-            else:
-                noun = "example"
             raise DataError(
-                f"{self.path}: class {absent} ({names[absent]!r}) has no training {noun}; add some,"
-                " or remove the class"
+                f"{self.path}: class {absent} ({names[absent]!r}) has no training example; add"
+                " some, or remove the class"
             )
         return y, names
 

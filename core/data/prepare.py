@@ -9,14 +9,14 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from core.data.archive import digest, file_digest, tree_of
+from core.data.archive import digest, file_digest, noted_digest, tree_of
 from core.data.batch import Batch, BatchValidator, Examples, examples_of
 from core.data.dataset import CLASSIFICATION, MANIFEST, Dataset, open_prepared
 from core.data.described.known_formats import described
@@ -36,7 +36,7 @@ from core.data.store import (
 )
 from core.data.windows import UnitsLook
 from core.ground.errors import DataError
-from core.ground.files import parsed_json, read_json
+from core.ground.files import read_json
 
 __all__ = ["Batch", "Data", "batches_of", "write_examples"]
 
@@ -112,10 +112,6 @@ def _refuse_shared(columns: Columns, labels: tuple[str, ...], origin: Origin) ->
         )
 
 
-CHECKSUM_SUFFIX = ".sha256"
-"""Ending of what `sha256sum FILE > FILE.sha256` writes, which is checked against the file."""
-
-
 def prepare(
     source: Source,
     *,
@@ -148,7 +144,7 @@ def prepare(
             f" here, so {CAUSAL} would change nothing; set {TWO_WAY}, or use the raw HAPT"
             " recordings"
         )
-    settings = {setting: _plain(getattr(cutting, setting)) for setting in reader.settings}
+    settings = {setting: getattr(cutting, setting) for setting in reader.settings}
     named = source.path is not None and (reader.suffix or not reader.marker)
     if source.path is not None and named:
         name = source.path.stem or source.kind
@@ -214,7 +210,7 @@ def open_published(folder: Path, cutting: Cutting) -> Dataset:
         raise DataError(
             f"{folder / MANIFEST}: does not say how it was prepared; prepare the data again"
         )
-    job_settings = {field.name: _plain(getattr(cutting, field.name)) for field in fields(cutting)}
+    job_settings = vars(cutting)
     if cutting.filters == CAUSAL and "filters" not in settings:
         raise DataError(
             f"{folder}: does not say that it was prepared with filters {CAUSAL}; prepare and"
@@ -230,11 +226,6 @@ def open_published(folder: Path, cutting: Cutting) -> Dataset:
                 " the job; prepare and publish the data for this job, or change the job"
             )
     return dataset
-
-
-def _plain(value: Any) -> Any:
-    """A setting as JSON has it."""
-    return parsed_json(json.dumps(value))
 
 
 @functools.cache
@@ -277,17 +268,10 @@ def _digest(source: Source, report: Report) -> str:
 def _file_digest(path: Path, report: Report) -> str:
     """SHA-256 of a file, compared with what `<file>.sha256` beside it expects, if there is one."""
     actual_digest = file_digest(path, report)
-    digest_file = path.with_name(path.name + CHECKSUM_SUFFIX)
-    if digest_file.exists():
-        tokens = digest_file.read_text(encoding="utf-8", errors="replace").split()
-        if tokens:
-            expected_digest = tokens[0].lower()
-        else:
-            expected_digest = ""
-        if expected_digest != actual_digest:
-            raise DataError(
-                f"{path}: expected SHA-256 {expected_digest or 'nothing'} as in {digest_file.name},"
-                f" got {actual_digest}; fetch the file again, or remove {digest_file.name} if the"
-                " file was changed on purpose"
-            )
+    expected_digest, where = noted_digest(path) or (actual_digest, "")
+    if expected_digest != actual_digest:
+        raise DataError(
+            f"{path}: expected SHA-256 {expected_digest} as in {where}, got {actual_digest}; fetch"
+            f" the file again, or remove {where} if the file was changed on purpose"
+        )
     return actual_digest

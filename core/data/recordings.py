@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from core.data.arrays import AnyArray, Integers, Singles
+from core.data.arrays import Integers, Singles
 from core.data.signals import TWO_WAY, UNKNOWN, Signals
 from core.ground.errors import DataError
 
@@ -228,11 +228,9 @@ class Recordings:
 def check(recordings: Recordings, where: str) -> Recordings:
     """Return the same recordings if their classes can be trained on.
 
-    Raises DataError naming `where`: no class, or one without a name or without training windows.
+    Raises DataError naming `where`: a class without a name or without training windows.
     """
     train = recordings.train_windows
-    if len(recordings.labels) < 2:
-        raise DataError(f"{where}: {one_class(recordings.labels)}")
     refuse_missing(where, recordings.labels)
     refuse_alike(where, "labels", recordings.labels)
     in_training = np.bincount(recordings.classes[:train], minlength=len(recordings.labels))
@@ -267,42 +265,3 @@ def check_window(cutting: Cutting) -> None:
                 f"{name}: expected at least 1 step, got {value}; the published sets use 128 at"
                 " stride 64"
             )
-
-
-def cut(samples: Singles, cutting: Cutting) -> Singles:
-    """Return windows (count, window_steps, channels) of samples (steps, channels), as views.
-
-    The count is 0 when there are too few samples.
-    """
-    if len(samples) < cutting.window_steps:
-        return np.empty((0, cutting.window_steps, samples.shape[1]), dtype=samples.dtype)
-    views = np.lib.stride_tricks.sliding_window_view(samples, cutting.window_steps, axis=0)[
-        :: cutting.window_stride
-    ]
-    return views.transpose(0, 2, 1)
-
-
-def numbering(labels: Sequence[str]) -> Callable[[Any, str], int]:
-    """Return what numbers a text class. Raises DataError for an unknown one."""
-    numbers = {label: number for number, label in enumerate(labels)}
-
-    def number(value: Any, where: str) -> int:
-        if not isinstance(value, str) or value not in numbers:
-            raise DataError(
-                f"{where}: expected one of {', '.join(labels[:20])}, got {value!r:.60}; train on"
-                " that class too, or correct it"
-            )
-        return numbers[value]
-
-    return number
-
-
-def numbers_of(
-    values: AnyArray, number: Callable[[Any, str], int], where: str, first: int = 0
-) -> Integers:
-    """The numbers of text classes, int32 in their shape; row `first` is the first."""
-    numbers = np.empty(values.shape, np.int32)
-    for index in np.ndindex(values.shape):
-        position = ", ".join(map(str, (index[0] + first, *index[1:])))
-        numbers[index] = number(str(values[index]), f"{where}[{position}]")
-    return numbers

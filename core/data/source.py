@@ -164,7 +164,7 @@ def find_source(
             path = Path(os.path.expanduser(text))
             if format_name is not None and path.exists() and not is_prepared(path):
                 return Source(DESCRIBED, path, why=f"{path} ({origin}, format {format_name})")
-            kind_and_path = _recordings_in(path) or _recognized_kind(path)
+            kind_and_path = _recordings_in(path, is_named=True)
             if kind_and_path is None:
                 raise DataError(f"{path}: {_refusal(path, origin)}")
             return Source(*kind_and_path, why=f"{kind_and_path[1]} ({origin})")
@@ -195,16 +195,12 @@ def _accepted() -> str:
     return f"{', '.join(sets)}, a prepared folder, or {synthetic}"
 
 
-def _recordings_in(path: Path) -> tuple[str, Path] | None:
+def _recordings_in(path: Path, *, is_named: bool = False) -> tuple[str, Path] | None:
+    """Return the kind and the path of recordings, None where there are none. Raises DataError.
+
+    Any folder may hold files that a reader `recognizes`; a person who names them means them.
+    """
     try:
-        if not path.is_dir():
-            if path.is_file():
-                kind = _kind_of_file(path)
-            else:
-                kind = None
-            if kind:
-                return (kind, path)
-            return None
         if is_prepared(path):
             return PREPARED, path
         for candidate in _candidates(path):
@@ -214,6 +210,9 @@ def _recordings_in(path: Path) -> tuple[str, Path] | None:
                 kind = _kind_of_file(candidate)
             if kind:
                 return kind, candidate
+        for kind, reader in READERS.items():
+            if is_named and path.exists() and reader.recognizes(path):
+                return kind, path
     except (OSError, ValueError) as problem:
         raise DataError(
             f"{path}: cannot be searched for recordings ({problem}); check the path and its"
@@ -222,27 +221,11 @@ def _recordings_in(path: Path) -> tuple[str, Path] | None:
     return None
 
 
-def _recognized_kind(path: Path) -> tuple[str, Path] | None:
-    """Return the kind and the path of recordings that a person named, or None for unknown ones.
-
-    No search asks this: any folder may hold such files, but a person who names them means them.
-    Raises DataError.
-    """
-    try:
-        kinds = [
-            kind for kind, reader in READERS.items() if path.exists() and reader.recognizes(path)
-        ]
-    except OSError as problem:
-        raise DataError(
-            f"{path}: cannot be read ({problem.strerror}); check the path and its permissions"
-        ) from None
-    if kinds:
-        return (kinds[0], path)
-    return None
-
-
 def _candidates(folder: Path) -> Iterator[Path]:
-    yield folder
+    if folder.is_dir() or folder.is_file():
+        yield folder
+    if not folder.is_dir():
+        return
     below = sorted(
         path for path in folder.iterdir() if path.is_dir() and os.access(path, os.R_OK | os.X_OK)
     )

@@ -329,7 +329,10 @@ def refuse_at(
         return
     index = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
     position = ", ".join(map(str, (int(index[0]) + first, *map(int, index[1:]))))
-    raise DataError(f"{where}[{position}]: expected {expected}, got {values[index]}; {remedy}")
+    actual = str(values[index])
+    if values.dtype.kind == "U":
+        actual = f"{actual!r:.60}"
+    raise DataError(f"{where}[{position}]: expected {expected}, got {actual}; {remedy}")
 
 
 class _Beside(NamedTuple):
@@ -339,7 +342,6 @@ class _Beside(NamedTuple):
     dtype: str
     kinds: str
     of_kinds: str
-    number_them: str
     least: float
     most: float
     expected: str
@@ -352,7 +354,6 @@ _BESIDE = {
         "int32",
         "iub",
         "whole numbers",
-        "number the groups from 0",
         NO_SUBJECT,
         LARGEST_INTEGER,
         f"a group from 0 to {LARGEST_INTEGER}",
@@ -363,11 +364,10 @@ _BESIDE = {
         "float32",
         "fiub",
         "numbers",
-        "give each training example a weight",
         0.0,
         float(np.finfo(np.float32).max),
         "a finite weight from 0",
-        "give 1 to an example that counts once",
+        "give each training example a weight, 1 to one that counts once",
     ),
 }
 
@@ -391,9 +391,7 @@ def beside_of(name: str, values: Any, count: int, where: str, first: int) -> Any
             f" {actual}; give each its own"
         )
     if column.dtype.kind not in beside.kinds:
-        raise DataError(
-            f"{where}: expected {beside.of_kinds}, got {column.dtype}; {beside.number_them}"
-        )
+        raise DataError(f"{where}: expected {beside.of_kinds}, got {column.dtype}; {beside.remedy}")
     right = (column >= beside.least) & (column <= beside.most)
     refuse_at(column, ~right, where, first, beside.expected, beside.remedy)
     return column.astype(beside.dtype)

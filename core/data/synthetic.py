@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from core.data.arrays import Singles
 from core.data.filters import NINE_CHANNELS, SAMPLE_RATE_HZ, channels_by
-from core.data.recordings import Cutting, Recordings, Report, check_window, cut
+from core.data.recordings import Cutting, Recordings, Report, check_window
 from core.data.source import Reader
 from core.ground.errors import DataError
 
@@ -103,7 +104,9 @@ def read_synthetic(opened: None, cutting: Cutting, report: Report) -> Recordings
         for index, activity in enumerate(ACTIVITIES):
             for _ in range(BOUTS):
                 readings = _bout(person, activity, person.leans[index], random)
-                pieces.append(cut(channels_by(cutting.filters, *readings), cutting))
+                channels = channels_by(cutting.filters, *readings)
+                views = sliding_window_view(channels, cutting.window_steps, axis=0)
+                pieces.append(views[:: cutting.window_stride].transpose(0, 2, 1))
         report("reading", subject, people)
     windows_per_bout = len(pieces[0])
     windows_per_person = windows_per_bout * BOUTS * len(ACTIVITIES)

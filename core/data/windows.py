@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.arrays import Numbers
-from core.data.recordings import NO_SUBJECT, Cutting, one_class
+from core.data.arrays import Flags, Numbers
+from core.data.recordings import NO_SUBJECT, Cutting
 from core.data.signals import ACCELERATION, KIND_UNITS, SIZE_PROBLEMS, Sensor, Signals
 from core.data.split import MOST_SHOWN, HeldOut
 from core.ground.errors import DataError
@@ -190,8 +190,7 @@ class Pair:
 
     def group(self, kind: str) -> str:
         """Return its name in `user`, `device`, `session` or `set`."""
-        names = {"user": self.user, "device": self.device, "session": self.session, "set": self.set}
-        return names[kind]
+        return str(getattr(self, kind))
 
 
 @dataclass(frozen=True)
@@ -252,7 +251,7 @@ class WholeGroups:
             raise DataError(
                 f"{path}: expected windows of at least 2 {kind}s, so that one can be held out for"
                 f" the test, got {names[0]!r:.60} alone{named}; add recordings, {also}set"
-                f" jobs.train.data.split to {IN_TIME}: the last fifth of each is the test"
+                f" jobs.train.data.split to {IN_TIME}, which tests the last fifth of each"
             )
         if test_groups and set(test_groups).isdisjoint(names):
             raise DataError(
@@ -262,7 +261,7 @@ class WholeGroups:
             )
         self._numbers = {name: number for number, name in enumerate(names)}
         self._test = set(test_groups) & set(names) or {
-            name for name, test in zip(names, held_out_places(len(names), 0), strict=True) if test
+            name for name, test in zip(names, held_out_places(len(names)), strict=True) if test
         }
         trained = {
             activity for pair, activity in counted.windows if pair.group(kind) not in self._test
@@ -294,7 +293,7 @@ class RandomWindows:
     """
 
     def __init__(self, counted: WindowCounts) -> None:
-        self._test = np.array(held_out_places(counted.rows, 0))
+        self._test = held_out_places(counted.rows)
         self._begin = 0
         self.held_out = HeldOut("window", leak=LEAK, note=counted.note())
 
@@ -365,8 +364,6 @@ def chooser_of_test(
 
     `test_people` are those that a published set holds out.
     """
-    if len(counted.activities()) < 2:
-        raise DataError(f"{path}: {one_class(counted.names())}")
     if cutting.split == RANDOM:
         return RandomWindows(counted)
     if cutting.split == IN_TIME:
@@ -375,9 +372,9 @@ def chooser_of_test(
     return WholeGroups(path, counted, kind, test_people if kind == "user" else ())
 
 
-def held_out_places(count: int, stream: int) -> list[bool]:
+def held_out_places(count: int) -> Flags:
     """Return which of `count` are for the test: a fifth, one at least, the same at every call."""
-    random = np.random.Generator(np.random.Philox([HELD_OUT_SEED, stream]))
+    random = np.random.Generator(np.random.Philox([HELD_OUT_SEED, 0]))
     chosen = np.zeros(count, np.bool_)
     chosen[random.permutation(count)[: max(1, round(HELD_OUT_SHARE * count))]] = True
-    return [bool(test) for test in chosen]
+    return chosen

@@ -26,11 +26,11 @@ PARTIAL = ".partial"
 
 _REPLACED = ".old"
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-_OF_DISK = (*_FULL, *_NOT_OURS, errno.EIO, errno.ESTALE)
+_OF_DISK = (*FULL, *_NOT_OURS, errno.EIO, errno.ESTALE)
 
 
 def of_disk(problem: OSError) -> bool:
@@ -85,19 +85,22 @@ def whole_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 def folder_beside(path: Path, mode: int = 0o777) -> Iterator[Path]:
     """Make a folder beside `path`; it goes at the end of the block, unless it got another name.
 
-    What killed processes of this machine left there goes first. Raises OSError.
+    What killed processes of this machine left there goes first, and a forked child removes none.
+    Raises OSError.
     """
+    maker = os.getpid()
     prefix = f".{path.name}.{os.uname().nodename}@"
     for leftover in path.parent.glob(f"{glob.escape(prefix)}*{PARTIAL}"):
         process = leftover.name.removeprefix(prefix).partition("-")[0]
         if process.isdecimal() and not Path("/proc", process).exists():
             shutil.rmtree(leftover, ignore_errors=True)
-    partial = path.with_name(f"{prefix}{os.getpid()}-{secrets.token_hex(4)}{PARTIAL}")
+    partial = path.with_name(f"{prefix}{maker}-{secrets.token_hex(4)}{PARTIAL}")
     try:
         partial.mkdir(mode)
         yield partial
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        if os.getpid() == maker:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def take_name(partial: Path, path: Path) -> None:
@@ -148,13 +151,18 @@ def write_refusal(
     path: Path, what: str, problem: OSError, otherwise: str = OTHER_RUNS
 ) -> ClusterError:
     """The error for a failed write: the file, what failed, the reason, the remedy."""
-    if problem.errno in _FULL:
-        remedy = "free some space"
-    elif problem.errno in _NOT_OURS:
-        remedy = f"make {path.parent} writable for this user"
-    else:
-        remedy = "check that place"
-    return ClusterError(f"{path}: {what} ({problem.strerror}): {remedy} or {otherwise}")
+    return ClusterError(
+        f"{path}: {what} ({problem.strerror}): {remedy_of(path, problem)} or {otherwise}"
+    )
+
+
+def remedy_of(path: Path, problem: OSError) -> str:
+    """What helps the disk that refused to write `path`."""
+    if problem.errno in FULL:
+        return "free some space"
+    if problem.errno in _NOT_OURS:
+        return f"make {path.parent} writable for this user"
+    return "check that place"
 
 
 def sync_folder(folder: Path) -> None:

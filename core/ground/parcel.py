@@ -6,24 +6,23 @@ data filter of `tarfile` (PEP 706) is no help: Python 3.11.2, that of Debian 12,
 
 import contextlib
 import gzip
-import io
 import os
 import shutil
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Protocol
 
-from core.ground.errors import ClusterError
-from core.ground.files import whole_folder
+from core.ground.errors import ClusterError, reason_of
+from core.ground.files import FULL, of_disk, remedy_of, whole_folder, write_refusal
 
 MOST_NAME_BYTES = 255
 LEFT_FREE_BYTES = 512 << 20
 """Room that this machine keeps for itself."""
-_BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 20
 _LATEST = 1 << 33
 """The latest time of a file, in the year 2242."""
 
@@ -32,9 +31,14 @@ class RefusedArchive(tarfile.TarError):
     """The archive holds something that none of its kind has; the message names it."""
 
 
-class _Stream(Protocol):
-    def read(self, count: int = -1, /) -> bytes: ...
+class Readable(Protocol):
+    """What is read from its beginning to its end."""
 
+    def read(self, count: int = -1, /) -> bytes:
+        """Return the next bytes, none at the end."""
+
+
+class _Stream(Readable, Protocol):
     def seek(self, position: int, whence: int = 0, /) -> int: ...
 
     def tell(self) -> int: ...
@@ -49,7 +53,7 @@ class BoundedStream:
 
     def read(self, count: int = -1) -> bytes:
         """Raises RefusedArchive where tarfile asks for more than a block at once."""
-        if not 0 <= count <= _BLOCK_BYTES:
+        if not 0 <= count <= BLOCK_BYTES:
             raise RefusedArchive("an entry's name or attributes are longer than any of ours")
         self._check(self._stream.tell() + count)
         return self._stream.read(count)
@@ -89,7 +93,7 @@ def piped_tar(stream: BinaryIO, most_bytes: int) -> Iterator[tarfile.TarFile]:
     Raises RefusedArchive for more bytes, as its entries do beyond the bounds; OSError.
     """
     with tempfile.TemporaryFile() as file:
-        while chunk := stream.read(min(_BLOCK_BYTES, most_bytes + 1 - file.tell())):
+        while chunk := stream.read(min(BLOCK_BYTES, most_bytes + 1 - file.tell())):
             file.write(chunk)
         if file.tell() > most_bytes:
             raise RefusedArchive(f"it has more than {most_bytes} bytes")
@@ -130,22 +134,11 @@ def extract(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, nam
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with content, path.open("xb") as file:
-            shutil.copyfileobj(content, file, _BLOCK_BYTES)
+            shutil.copyfileobj(content, file, BLOCK_BYTES)
     except FileExistsError:
         raise RefusedArchive(f"{name!r:.80} is there twice") from None
     if 0 < member.mtime <= _LATEST:
         os.utime(path, (member.mtime, member.mtime))
-
-
-def tar_of(files: Iterable[tuple[str, bytes]]) -> bytes:
-    """Return a tar of files by name; the same files give the same bytes."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for name, content in files:
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    return buffer.getvalue()
 
 
 MOST_RATIO = 100
@@ -153,7 +146,7 @@ MOST_RATIO = 100
 FREE_BYTES = 64 << 20
 """Allowed whatever the ratio: a short log that repeats one line is no attack."""
 
-_BROKEN = (
+_DAMAGED = (
     OSError,
     EOFError,
     tarfile.TarError,
@@ -162,7 +155,7 @@ _BROKEN = (
     OverflowError,
     RecursionError,
 )
-"""Errors of a disk, of an archive, and those that tarfile raises beside its own."""
+"""Errors of a damaged archive: of gzip, of tarfile and those that it raises beside its own."""
 
 
 @dataclass(frozen=True)
@@ -178,10 +171,67 @@ class ParcelKind:
     most_bytes: int
 
 
-def packed_folder(name: str, files: Iterable[tuple[str, bytes]]) -> bytes:
-    """Return an archive of a folder by the names below it; the same files give the same bytes."""
-    tar = tar_of((f"{name}/{path}", content) for path, content in files)
-    return gzip.compress(tar, mtime=0)
+Content = bytes | BinaryIO
+"""Bytes, or a file that holds them."""
+
+
+def blocks_of(content: Content) -> Iterator[bytes]:
+    """Yield the content in blocks; threads may read the same file. Raises OSError."""
+    if isinstance(content, bytes):
+        yield content
+        return
+    position = 0
+    while block := os.pread(content.fileno(), BLOCK_BYTES, position):
+        yield block
+        position += len(block)
+
+
+FileToPack = tuple[str, int, Readable]
+"""Its name in the archive, its bytes, and what reads them."""
+
+
+def opened(paths: Mapping[str, Path]) -> Iterator[FileToPack]:
+    """Open each file, by its name in the archive. Raises ClusterError for an unreadable one."""
+    for name, path in paths.items():
+        try:
+            stream = path.open("rb")
+        except OSError as problem:
+            raise ClusterError(f"{path}: cannot be read: {reason_of(problem)}") from None
+        with stream:
+            yield name, os.fstat(stream.fileno()).st_size, stream
+
+
+@contextlib.contextmanager
+def packed(files: Iterable[FileToPack], compressed: bool = True) -> Iterator[BinaryIO]:
+    """A tar of files in a file without a name; the same files give the same bytes.
+
+    Raises ClusterError where a file cannot be read, or this machine has no room.
+    """
+    with tempfile.TemporaryFile() as archive, contextlib.ExitStack() as ends:
+        name = ""
+        try:
+            tar: Any = archive
+            if compressed:
+                tar = ends.enter_context(gzip.GzipFile("", "wb", fileobj=archive, mtime=0))
+            with tarfile.open(fileobj=tar, mode="w", format=tarfile.PAX_FORMAT) as entries:
+                for name, size_bytes, stream in files:
+                    entry = tarfile.TarInfo(name)
+                    entry.size = size_bytes
+                    entries.addfile(entry, stream)
+            ends.close()
+            archive.flush()
+        except OSError as problem:
+            if problem.errno in FULL:
+                raise write_refusal(
+                    Path(tempfile.gettempdir()),
+                    "what travels cannot be packed there",
+                    problem,
+                    "name another folder in $TMPDIR",
+                ) from None
+            raise ClusterError(
+                f"{name}: cannot be packed: {reason_of(problem)}: look at this file, and try again"
+            ) from None
+        yield archive
 
 
 def unpack_folder(
@@ -201,18 +251,31 @@ def unpack_folder(
     Takes only plain files and folders below that folder, and no more of them than the kind has: an
     archive from another machine writes nowhere else and fills no disk, which is looked at before
     each file. Raises ClusterError when it is damaged, larger than that, or the place cannot be
-    written.
+    written; the three have different causes in it.
     """
     target = into / name
+    if PurePosixPath(name).parts != (name,) or not is_plain_name(name):
+        raise ClusterError(f"{into}: {kind.refusal}: {name!r}: expected the plain name of a folder")
     try:
-        if PurePosixPath(name).parts != (name,) or not is_plain_name(name):
-            raise RefusedArchive(f"{name!r}: expected the plain name of a folder")
         into.mkdir(parents=True, exist_ok=True)
         with whole_folder(target) as partial:
-            _unpack_entries(archive, name, partial, kind, most_bytes_of)
+            try:
+                _unpack_entries(archive, name, partial, kind, most_bytes_of)
+            except RefusedArchive as error:
+                raise ClusterError(f"{target}: {kind.refusal}: {error}; {kind.remedy}") from error
+            except _DAMAGED as error:
+                if isinstance(error, OSError) and of_disk(error):
+                    raise
+                raise ClusterError(
+                    f"{target}: {kind.refusal}: the archive is damaged: {reason_of(error)};"
+                    f" {kind.remedy}"
+                ) from error
             checked(partial)
-    except _BROKEN as error:
-        raise ClusterError(f"{target}: {kind.refusal}: {error}; {kind.remedy}") from error
+    except OSError as error:
+        raise ClusterError(
+            f"{target}: {kind.refusal}: {reason_of(error)}: {remedy_of(target, error)};"
+            f" {kind.remedy}"
+        ) from error
     return target
 
 

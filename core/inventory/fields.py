@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeGuard
 
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from core.documents.section import Section, Text, invalid
 
@@ -25,6 +25,7 @@ __all__ = [
     "User",
     "are_distinct",
     "invalid",
+    "word_or_number",
 ]
 
 
@@ -63,6 +64,17 @@ def are_distinct(numbers: object, least: int, most: int) -> TypeGuard[tuple[int,
         and all(type(number) is int and least <= number <= most for number in numbers)
         and 0 < len(set(numbers)) == len(numbers)
     )
+
+
+def word_or_number(word: str, least: int, most: int, remedy: str) -> BeforeValidator:
+    """Check a word, or a number within the bounds: one problem, not one for each type."""
+
+    def checked(value: object) -> object:
+        if value == word or (type(value) is int and least <= value <= most):
+            return value
+        raise invalid(f"expected `{word}` or a whole number from {least} to {most}", remedy)
+
+    return BeforeValidator(checked)
 
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$")]

@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from core.inventory import RoleName, Task
-from core.inventory.fields import Name, Section, Seed, Text, are_distinct, invalid
+from core.inventory.fields import Name, Section, Seed, Text, are_distinct, invalid, word_or_number
 from core.inventory.nodes import Interface, Node, Page, Ports, placed
 from core.inventory.sections import (
     Deployment,
@@ -34,16 +34,6 @@ MOST_SEEDS = 1000
 LARGEST_SEED = 2**31 - 1
 
 
-def _folds(value: object) -> object:
-    """A number or `groups`; checked here so that a wrong value is one problem, not one a branch."""
-    if value == EACH_GROUP or (type(value) is int and 2 <= value <= MOST_FOLDS):
-        return value
-    raise invalid(
-        f"expected a whole number from 2 to {MOST_FOLDS}, or `{EACH_GROUP}` for one fold a group",
-        "write e.g. 5",
-    )
-
-
 def _seeds(value: object) -> object:
     """Return the seeds: so many from 0 on, or those listed."""
     if type(value) is int and 1 <= value <= MOST_SEEDS:
@@ -57,7 +47,10 @@ def _seeds(value: object) -> object:
     return value
 
 
-Folds: TypeAlias = Annotated[int | Literal["groups"], BeforeValidator(_folds)]
+Folds: TypeAlias = Annotated[
+    int | Literal["groups"],
+    word_or_number(EACH_GROUP, 2, MOST_FOLDS, "write e.g. 5, or groups for one fold a group"),
+]
 Seeds: TypeAlias = Annotated[tuple[int, ...], BeforeValidator(_seeds)]
 
 
@@ -220,11 +213,6 @@ class Inventory(InventoryFile):
     """Announced IPv4 address of each node: where SSH finds it, and the tunnel its other ends."""
     unproven: frozenset[str] = frozenset()
     """Nodes whose pinned key has never answered at their address: no other node lets them in."""
-
-    @property
-    def proves_addresses(self) -> bool:
-        """Whether nodes are machines, which have to prove that an address is theirs."""
-        return not self.one_host
 
     @property
     def admitted(self) -> Mapping[str, str]:

@@ -1,57 +1,20 @@
 """The inventories that `fab init` writes to start from."""
 
 import json
-import random
-import socket
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 
 from jinja2 import Template
 
 from core.ground.addresses import is_host_name
-from core.ground.errors import ClusterError, UsageError
+from core.ground.errors import UsageError
+from core.ground.ports import free_ports
 from core.inventory.loading import loads
 from core.inventory.schema import MAXIMUM_NODES
 from core.inventory.training_sections import RecipeName
 
 _TEMPLATE = Path(__file__).with_name("init.yaml.j2")
-
-LOWEST_PORT = 20_000
-DEFAULT_EPHEMERAL_START = 32_768
-"""Linux's default first port for outgoing connections."""
-_RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-
-
-def free_ports(count: int) -> tuple[int, ...]:
-    """Draw `count` ports, ascending, below those the kernel gives to outgoing connections.
-
-    A port above could be another program's connection when the role restarts. Raises ClusterError
-    when there are not enough.
-    """
-    candidates = list(range(LOWEST_PORT, max(LOWEST_PORT + 1000, _ephemeral_start())))
-    random.SystemRandom().shuffle(candidates)
-    ports: list[int] = []
-    for port in candidates:
-        if len(ports) == count:
-            break
-        with suppress(OSError), socket.socket() as listener:
-            listener.bind(("", port))
-            ports.append(port)
-    if len(ports) < count:
-        raise ClusterError(
-            f"expected {count} free TCP ports from {LOWEST_PORT} up, found {len(ports)}: stop what"
-            " holds them, or write the ports into the inventory yourself"
-        )
-    return tuple(sorted(ports))
-
-
-def _ephemeral_start() -> int:
-    try:
-        return int(_RANGE_FILE.read_text(encoding="ascii").split()[0])
-    except (OSError, ValueError, IndexError):
-        return DEFAULT_EPHEMERAL_START
 
 
 def local_inventory(

@@ -13,7 +13,15 @@ from pydantic import (
 )
 
 from core.documents.yaml_document import parse
-from core.inventory.fields import Choice, Fraction, Section, Text, are_distinct, invalid
+from core.inventory.fields import (
+    Choice,
+    Fraction,
+    Section,
+    Text,
+    are_distinct,
+    invalid,
+    word_or_number,
+)
 from core.inventory.slots import MOST_SLOTS
 
 Auto = Literal["auto"]
@@ -160,16 +168,7 @@ def _subjects(value: object) -> object:
 
 
 Subjects = Annotated[int | tuple[int, ...], BeforeValidator(_subjects)]
-
-
-def _pieces(value: object) -> object:
-    """`auto` or a count; checked here for the same reason."""
-    if value == "auto" or (type(value) is int and 1 <= value <= MOST_SLOTS):
-        return value
-    raise invalid(f"expected `auto` or a whole number from 1 to {MOST_SLOTS}", "write auto")
-
-
-Pieces = Annotated[int | Auto, BeforeValidator(_pieces)]
+Pieces = Annotated[int | Auto, word_or_number("auto", 1, MOST_SLOTS, "write auto")]
 
 
 BESIDE = {"source", "window_steps", "window_stride", "most_gigabytes"}

@@ -133,8 +133,8 @@ def _add_manner(result: argparse.ArgumentParser) -> None:
         type=_address,
         metavar="ADDRESS",
         help=(
-            "of the node that may, like this one, POST /restart to the metrics port; `token`: any"
-            f" address may that shows the token of ${VARIABLE}; without it there is no /restart"
+            "address that may POST /restart to the metrics port, as this machine may; `token`: any"
+            f" that proves the key of ${VARIABLE}; without the flag there is no /restart"
         ),
     )
     result.add_argument(
@@ -156,7 +156,7 @@ def _add_manner(result: argparse.ArgumentParser) -> None:
         "--reads",
         action="append",
         metavar="FOLDER",
-        help="with prepared windows for graphs (repeatable); without it those of the user's cache",
+        help="prepared windows for graphs (repeatable); without it those of the user's cache",
     )
     result.add_argument(
         "--reach",
@@ -175,8 +175,8 @@ def _add_manner(result: argparse.ArgumentParser) -> None:
         type=_whole(1, 2**32 - 2),
         metavar="UID",
         help=(
-            "where root starts it: the uid and gid to take before it serves; for a local inventory"
-            " an unused one"
+            "if root starts it: the uid and gid to take before it serves; an unused one for a local"
+            " inventory"
         ),
     )
     result.add_argument(
@@ -185,9 +185,7 @@ def _add_manner(result: argparse.ArgumentParser) -> None:
         nargs="?",
         const=os.getppid(),
         metavar="PID",
-        help=(
-            "be killed when the thread that started this process ends; PID: of the parent expected"
-        ),
+        help=("be killed when the thread that started this process ends; PID: the expected parent"),
     )
 
 

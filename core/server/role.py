@@ -21,6 +21,7 @@ from core.control.own_state import own_key
 from core.control.requests import Rules
 from core.ground.accounts import become, die_with_parent, why_root
 from core.ground.errors import ClusterError, ExitCode
+from core.ground.ports import check_free, every_interface, port_refusal
 from core.ground.shell import without_foreign, without_proxies
 from core.logs import say
 from core.logs.lines import Speaker, begin, last_line
@@ -44,7 +45,7 @@ from core.server.process import (
     send_heartbeats,
 )
 from core.server.rights import enter_cage
-from core.server.sockets import answers, check_free, port_refusal
+from core.server.sockets import answers
 from core.server.tensorflow_server import LeanServer, ServerDefinition, StockServer
 from kernels.place import THREADS
 
@@ -154,11 +155,7 @@ def run(role: RoleOptions) -> NoReturn:
 
 def _check_port(role: RoleOptions) -> None:
     """Raise ClusterError if another process has the role's port on any interface."""
-    if socket.has_dualstack_ipv6():
-        every_interface = "::"
-    else:
-        every_interface = ""
-    check_free(every_interface, role.port, f"the TensorFlow server of {role.name}")
+    check_free(every_interface(), role.port, f"the TensorFlow server of {role.name}")
 
 
 def _accounts(role: RoleOptions) -> PeerAccounts | OSError | None:

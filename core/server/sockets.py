@@ -1,4 +1,4 @@
-"""TCP sockets of this machine: free ports, their owners, and how to shut others' sockets.
+"""TCP sockets of this machine: whose they are, and how to shut others' sockets.
 
 Also whether a gRPC server answers the first bytes of HTTP/2, without TensorFlow and grpcio.
 """
@@ -10,28 +10,16 @@ import os
 import selectors
 import socket
 import sys
-import textwrap
 import time
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from core.cage.landlock import descriptor_of
 from core.ground.addresses import plain_address
-from core.ground.errors import ClusterError, ExitCode
 
-COMMAND_CHARACTERS = 80
-ROLES = ("ps_node", "worker_node")
-"""Programs of the roles, by the names of their folders in a checkout."""
 _WORD_DIGITS = 8
-
-
-class PortTakenError(ClusterError):
-    """Another socket already listens on the port."""
-
-    exit_code = ExitCode.PORT_TAKEN
 
 
 def is_elsewhere(connection: socket.socket) -> bool:
@@ -45,78 +33,6 @@ def is_elsewhere(connection: socket.socket) -> bool:
     except OSError:
         return False
     return peer_address != local_address and not peer_address.is_loopback
-
-
-def check_free(host: str, port: int, purpose: str) -> None:
-    """Raise PortTakenError if something listens on the port.
-
-    Raises ClusterError when the address is not bindable here.
-
-    `host` "" stands for every interface, as TensorFlow binds. Connections in TIME_WAIT, left by a
-    process that ended, do not count: servers bind over them.
-    """
-    if ":" in host:
-        family = socket.AF_INET6
-    else:
-        family = socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            trial.bind((host, port))
-        except OSError as error:
-            raise port_refusal(error, host, port, purpose) from error
-
-
-def port_refusal(error: OSError, host: str, port: int, purpose: str) -> ClusterError:
-    """The error that says why `host:port` could not be bound."""
-    if error.errno == errno.EADDRINUSE:
-        return port_taken_error(port, purpose)
-    where = f"{host or '*'}:{port}"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return ClusterError(
-            f"{purpose} cannot listen on {where}: no interface of this machine has that address"
-        )
-    if error.errno == errno.EACCES:
-        return ClusterError(
-            f"{purpose} cannot listen on {where}: ports below 1024 need root, choose a higher one"
-        )
-    return ClusterError(f"{purpose} cannot listen on {where}: {error.strerror}")
-
-
-def port_taken_error(port: int, purpose: str) -> PortTakenError:
-    """Return the error for a port that another process has, with its name if known."""
-    holder, command = _holder(port)
-    remedy = "stop that, or choose another port"
-    for word in map(Path, command):
-        if word.name in ROLES:
-            remedy = (
-                f"a cluster runs in {word.parent}: `fab deploy stop` there, or give this one ports"
-                " of its own: fab init --local --out mine.yaml; make run INVENTORY=mine.yaml"
-            )
-    return PortTakenError(f"port {port} for {purpose} is taken{holder}: {remedy}")
-
-
-def _holder(port: int) -> tuple[str, Sequence[str]]:
-    """Return which process has the port, in words, and its command; empty where unknown."""
-    import psutil  # a watchdog and a supervisor, which only shut sockets, do without its memory
-
-    with contextlib.suppress(psutil.Error, OSError):
-        for connection in psutil.net_connections("tcp"):
-            if (
-                connection.laddr
-                and connection.laddr.port == port
-                and connection.status == psutil.CONN_LISTEN
-            ):
-                if connection.pid is None:
-                    return " by a process of another user", ()
-                # One line, also for program text of `python -c`: of several lines only the last
-                # would be shown.
-                command = psutil.Process(connection.pid).cmdline()
-                excerpt = textwrap.shorten(
-                    " ".join(command[:4]), COMMAND_CHARACTERS, placeholder="..."
-                )
-                return f" by process {connection.pid} ({excerpt})", command
-    return "", ()
 
 
 class Connection(NamedTuple):

@@ -1,6 +1,6 @@
 """One cluster as a command sees it: its inventory, services and nodes, at trusted addresses.
 
-`deploy.commands.opening` makes it, and no command asks for its kind again.
+`deploy.commands.clusters` makes it, and no command asks for its kind again.
 
 The address of a node is an IPv4 address whose key is pinned, or a host name as `fab deploy trust`
 resolved it when it pinned the key: any machine on the switch may answer for a name, so nothing else
@@ -201,7 +201,7 @@ def with_trusted_addresses(inventory: Inventory, known_hosts: Path) -> Inventory
 
     A name without one stays a name, which no other node lets in.
     """
-    if not inventory.proves_addresses:
+    if inventory.one_host:
         return inventory
     trusted = TrustedAddresses(known_hosts)
     entries = trusted.load()
@@ -290,7 +290,7 @@ def as_overrides(inventory: Inventory) -> tuple[str, ...]:
             host = inventory.links[node.name]
         elif any(entry.role == "coordinator" for entry in node.roles):
             raise ClusterError(
-                f"{node.name}: the address of {node.address} was never proven: `fab deploy trust`"
+                f"{node.name}: the address of {node.address} is not proven yet: `fab deploy trust`"
                 " does that"
             )
         overrides.append(f"nodes.{node.name}.address={host}")

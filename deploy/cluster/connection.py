@@ -3,8 +3,9 @@
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from deploy.cluster.connector import (
@@ -78,7 +79,7 @@ class NodeConnection(Connector):
         self,
         prefix: list[str],
         command_line: list[str],
-        stdin: bytes,
+        stdin: Iterable[bytes],
         deadline_seconds: float,
         output: BoundedOutput,
         errors: BoundedOutput,
@@ -91,7 +92,7 @@ class NodeConnection(Connector):
             channel.settimeout(deadline_seconds + 2 * GRACE_SECONDS)
             line, before = _sent(quoted(*prefix, *limit, *command_line))
             channel.exec_command(line)
-            _exchange(channel, before + stdin, output, errors)
+            _exchange(channel, chain([before], stdin), output, errors)
             code = int(channel.recv_exit_status())
         except TimeoutError:
             return None
@@ -133,13 +134,13 @@ class NodeConnection(Connector):
         finally:
             channel.close()
 
-    def _put(self, data: bytes, remote: str, mode: int, **how: Any) -> None:
+    def _put(self, blocks: Iterable[bytes], remote: str, mode: int, **how: Any) -> None:
         # As root never through a link; an account does no harm but its own.
         if how["root"]:
             command_line = write_file(remote, mode)
         else:
             command_line = shell(_WRITE, remote, f"{mode:o}")
-        written = self.run(command_line, stdin=data, **how)
+        written = self.run(command_line, stdin=blocks, **how)
         if not written.ok:
             raise NodeUnreachableError(
                 f"{self.name}: {remote} cannot be written: {' '.join(written.last_lines)}"
@@ -259,7 +260,9 @@ def _end_when_silent(connected: object) -> None:
         connected.setsockopt(socket.IPPROTO_TCP, option, SILENCE_SECONDS * 1000)
 
 
-def _exchange(channel: Any, stdin: bytes, output: BoundedOutput, errors: BoundedOutput) -> None:
+def _exchange(
+    channel: Any, stdin: Iterable[bytes], output: BoundedOutput, errors: BoundedOutput
+) -> None:
     """Send all of `stdin` while reading both streams to their ends.
 
     Any order of the two could block without an end.
@@ -269,8 +272,10 @@ def _exchange(channel: Any, stdin: bytes, output: BoundedOutput, errors: Bounded
         # The command may end without reading it all, and the deadline closes the channel.
         with suppress(OSError):
             # In pieces: paramiko's sendall copies all that is left for each packet it sends.
-            for start in range(0, len(stdin), READ_BYTES):
-                channel.sendall(stdin[start : start + READ_BYTES])
+            for block in stdin:
+                for start in range(0, len(block), READ_BYTES):
+                    channel.sendall(block[start : start + READ_BYTES])
+        with suppress(OSError):
             channel.shutdown_write()
 
     def read_errors() -> None:

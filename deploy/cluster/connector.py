@@ -7,13 +7,14 @@ import getpass
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from core.ground.errors import ClusterError
+from core.ground.parcel import Content, blocks_of
 from deploy.common.command_line import Words, as_account, checked, quoted
 
 
@@ -168,7 +169,7 @@ class Connector(ABC):
         command_line: Words,
         *,
         deadline_seconds: float = 30.0,
-        stdin: bytes | None = None,
+        stdin: bytes | Iterable[bytes] = b"",
         root: bool = False,
         user: str | None = None,
         kept_bytes: int = KEPT_BYTES,
@@ -177,19 +178,22 @@ class Connector(ABC):
         """Run a command to its end as the account logged in, as root or as `user`.
 
         Every return code is a result. The command is ended on the node when `deadline_seconds` are
-        over. Of what it prints `kept_bytes` are kept, half of them its beginning and half its end;
-        with `into` it goes there instead, and more than `kept_bytes` end the command. Raises
-        NodeUnreachableError, NodeDeadlineError, NodeOutputError.
+        over. `stdin` is its input, or blocks of it. Of what it prints `kept_bytes` are kept, half
+        of them its beginning and half its end; with `into` it goes there instead, and more than
+        `kept_bytes` end the command. Raises NodeUnreachableError, NodeDeadlineError,
+        NodeOutputError.
         """
         command_line = checked(command_line)
         command = quoted(*command_line)
         output = BoundedOutput(kept_bytes, into)
         errors = BoundedOutput(KEPT_ERROR_BYTES)
         prefix = as_account([], root=root, user=user)
+        if isinstance(stdin, bytes):
+            stdin = [stdin]
         self.open()
         begun = time.monotonic()
         try:
-            code = self._run(prefix, command_line, stdin or b"", deadline_seconds, output, errors)
+            code = self._run(prefix, command_line, stdin, deadline_seconds, output, errors)
         except NodeUnreachableError as error:
             error.printed = output.content()
             raise
@@ -244,7 +248,7 @@ class Connector(ABC):
 
     def put(
         self,
-        content: Path | bytes,
+        content: Path | Content,
         remote: str,
         *,
         deadline_seconds: float,
@@ -258,11 +262,11 @@ class Connector(ABC):
 
         As root only below folders that root alone can change, and never through a link.
         """
-        if isinstance(content, bytes):
-            data = content
-        else:
-            data = content.read_bytes()
-        self._put(data, remote, mode, deadline_seconds=deadline_seconds, root=root, user=user)
+        with ExitStack() as resources:
+            if isinstance(content, Path):
+                content = resources.enter_context(content.open("rb"))
+            blocks = blocks_of(content)
+            self._put(blocks, remote, mode, deadline_seconds=deadline_seconds, root=root, user=user)
 
     @abstractmethod
     def close(self) -> None:
@@ -278,7 +282,7 @@ class Connector(ABC):
         self,
         prefix: list[str],
         command_line: list[str],
-        stdin: bytes,
+        stdin: Iterable[bytes],
         deadline_seconds: float,
         output: BoundedOutput,
         errors: BoundedOutput,
@@ -292,7 +296,7 @@ class Connector(ABC):
         """
 
     @abstractmethod
-    def _put(self, data: bytes, remote: str, mode: int, **how: Any) -> None:
+    def _put(self, blocks: Iterable[bytes], remote: str, mode: int, **how: Any) -> None:
         """Write a file; `how` as `run` takes it."""
 
     @abstractmethod

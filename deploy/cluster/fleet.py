@@ -8,7 +8,7 @@ import select
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from core.ground.children import dies_with_parent
 from core.ground.errors import ClusterError
-from core.ground.files import atomic_write
+from core.ground.files import atomic_stream
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.connector import (
     READ_BYTES,
@@ -46,8 +46,9 @@ class Local(Connector):
         self._environment = environment_for_any_folder()
         self._children: set[subprocess.Popen[bytes]] = set()
 
-    def _put(self, data: bytes, remote: str, mode: int, **how: Any) -> None:
-        atomic_write(Path(remote), data)
+    def _put(self, blocks: Iterable[bytes], remote: str, mode: int, **how: Any) -> None:
+        with atomic_stream(Path(remote)) as file:
+            file.writelines(blocks)
         Path(remote).chmod(mode)
 
     def close(self) -> None:
@@ -59,7 +60,7 @@ class Local(Connector):
         self,
         prefix: list[str],
         command_line: list[str],
-        stdin: bytes,
+        stdin: Iterable[bytes],
         deadline_seconds: float,
         output: BoundedOutput,
         errors: BoundedOutput,
@@ -147,9 +148,9 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _send(pipe: Any, content: bytes) -> None:
-    with suppress(BrokenPipeError), pipe:  # the command ended before it read everything
-        pipe.write(content)
+def _send(pipe: Any, blocks: Iterable[bytes]) -> None:
+    with suppress(OSError), pipe:  # the command may end before it read everything
+        pipe.writelines(blocks)
 
 
 def _receive(pipe: Any, output: BoundedOutput) -> None:

@@ -343,8 +343,9 @@ def _ask_once(address: SshAddress, through: Any) -> "PKey":
         transport.start_client(timeout=address.connect_seconds)
         return transport.get_remote_server_key()
     except (SSHException, OSError, EOFError) as error:
-        place = f"{address.name} ({address.host}:{address.port})"
-        raise NodeUnreachableError(f"{place}: {why(error, address, way)}") from cause_of(error, way)
+        raise NodeUnreachableError(
+            f"{address.name} ({address.host}:{address.port}): {why(error, address, way)}"
+        ) from cause_of(error, way)
     finally:
         if transport is not None:
             transport.close()

@@ -23,7 +23,7 @@ from deploy.commands.flags import (
     with_overrides,
 )
 from deploy.commands.jobs import data_flag, format_flag
-from deploy.commands.opening import OpenCluster, open_cluster
+from deploy.commands.opening import open_cluster
 from deploy.common.interrupts import waiting_for
 from deploy.jobs.request import needs_data
 from deploy.terminal.console import may_interrupt
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deploy.cluster.fleet import Fleet
+    from deploy.commands.clusters import OpenCluster
     from deploy.converge.deployment import DeploymentPlan, DeploymentRequest, Result
 
 
@@ -63,7 +64,7 @@ class StartFlags(LogFlags, PlanFlags):
     data: str | None = data_flag()
     format: str | None = format_flag()
     retry: bool = switch(
-        "only the nodes that failed in the last deployment; all of one that was cut short"
+        "only the nodes that failed in the last deployment; all nodes if it was cut short"
     )
     new_keys: Names = names("new keys of WireGuard for these nodes (repeatable)")
     dry_run: bool = switch("show the plan, change nothing")
@@ -82,7 +83,7 @@ class StatusFlags(LimitFlags, JsonFlags):
     """The flags of `deploy status`."""
 
     watch: float | None = text(
-        "show it again every so many seconds (2) until Ctrl-C",
+        "refresh it every so often (2 s) until Ctrl-C",
         metavar="[SECONDS]",
         read=interval,
         bare=str(USUAL_SECONDS),
@@ -91,7 +92,7 @@ class StatusFlags(LimitFlags, JsonFlags):
 
 @takes(JsonFlags)
 def check(flags: JsonFlags) -> None:
-    """Whether the cluster can start: ports, TensorFlow, memory, disks, clocks, data.
+    """Check whether the cluster can start: ports, TensorFlow, memory, disks, clocks, data.
 
     Changes nothing.
     """
@@ -100,7 +101,7 @@ def check(flags: JsonFlags) -> None:
     from deploy.terminal.deployments import show_findings
 
     with opened.cluster.fleet() as fleet, waiting_for(LOOKING):
-        findings = opened.desired().check(fleet)
+        findings = opened.desired.check(fleet)
     if flags.json_:
         say_json(
             {
@@ -116,7 +117,7 @@ def check(flags: JsonFlags) -> None:
 
 @takes(PlanFlags)
 def plan(flags: PlanFlags) -> None:
-    """What `start` would do now. Changes nothing."""
+    """Show what `start` would do now. Changes nothing."""
     _show_plan(open_cluster(flags), flags, retry=False)
 
 
@@ -161,7 +162,7 @@ def stop(flags: AnsweredFlags) -> None:
         may_interrupt(jobs, flags.yes)
         with waiting_for("stopping the job, if one runs, and the roles"):
             stopped = opened.cluster.services.stop(fleet, nodes)
-    opened.view.stopped(stopped)
+    opened.stopped(stopped)
     if stopped.failed:
         raise DegradedError("\n".join(map(str, stopped.failed.values())))
 
@@ -174,7 +175,7 @@ def restart(flags: RestartFlags) -> None:
 
     The workers of a batch are drained first, if a job runs and other workers can take over.
     Services follow the roles of their batch, one node after the other: each must answer again
-    before the next. What does not come up ends it.
+    before the next. It ends at the first one that does not come up.
     """
     opened = open_cluster(flags)
     from deploy.converge.coordinator import drain, workers_to_drain
@@ -196,13 +197,13 @@ def restart(flags: RestartFlags) -> None:
                 with waiting_for(f"restarting on {', '.join(batch)}"):
                     now = opened.cluster.services.restart(fleet, chosen)
                 require_ready(now, [task.name for task in chosen], inventory.path)
-                opened.view.restarted(chosen, now)
+                opened.restarted(chosen, now)
             _restart_services(opened, fleet, [name for name in batch if name in services])
 
 
 @takes(StatusFlags)
 def status(flags: StatusFlags) -> None:
-    """One line a role or node: address, state, memory, uptime, restarts.
+    """Show a line for each role or node: address, state, memory, uptime, restarts.
 
     Exit code 3 unless all are ready.
     """
@@ -215,15 +216,14 @@ def status(flags: StatusFlags) -> None:
     from deploy.terminal.console import columns, console, show_again
 
     nodes = select_nodes(opened.inventory, flags.limit)
-    view = opened.view
     with opened.cluster.fleet() as fleet:
         if flags.watch is not None:  # over connections that stay open
             show_again(
                 flags.watch,
-                lambda columns: view.status(fleet, nodes, with_job=True).renderables(columns),
+                lambda columns: opened.status(fleet, nodes, with_job=True).renderables(columns),
             )
             return
-        picture = view.status(fleet, nodes, with_job=False)
+        picture = opened.status(fleet, nodes, with_job=False)
     if flags.json_:
         say_json(picture.json)
     else:
@@ -234,7 +234,7 @@ def status(flags: StatusFlags) -> None:
         end_degraded()
 
 
-def _restart_services(opened: OpenCluster, fleet: "Fleet", nodes: "Sequence[str]") -> None:
+def _restart_services(opened: "OpenCluster", fleet: "Fleet", nodes: "Sequence[str]") -> None:
     """Restart the service of each node, one node after the other.
 
     Raises DegradedError for the first that is not ready again; the others are left.
@@ -254,7 +254,7 @@ def _restart_services(opened: OpenCluster, fleet: "Fleet", nodes: "Sequence[str]
 
 
 def _started(
-    opened: OpenCluster,
+    opened: "OpenCluster",
     fleet: "Fleet",
     order: "DeploymentRequest",
     flags: StartFlags,
@@ -278,12 +278,12 @@ def _started(
             if not pending.noted:
                 pending.note()
 
-    with opened.view.progress(flags.quiet) as progress:
-        result = converge(opened.cluster, fleet, opened.desired(), order, progress, before)
+    with opened.progress(flags.quiet) as progress:
+        result = converge(opened.cluster, fleet, opened.desired, order, progress, before)
     if with_jobs and not pending.noted:
         pending.note()
     idle_said = bool(opened.inventory.jobs.order) and with_jobs is None and not pending.noted
-    opened.view.result(result, fleet, idle_said)
+    opened.result(result, fleet, idle_said)
     if result.whole and result.recap.changed:
         well = [name for name in order.names if name not in result.recap.failures]
         for problem in result.planned.desired.tidy(fleet, result.planned.survey, well):
@@ -291,7 +291,7 @@ def _started(
     return result
 
 
-def _run_jobs(opened: OpenCluster, result: "Result", with_jobs: bool | None, quiet: bool) -> None:
+def _run_jobs(opened: "OpenCluster", result: "Result", with_jobs: bool | None, quiet: bool) -> None:
     """Run the inventory's jobs, unless flags or a cluster that ran before say otherwise."""
     pending = opened.jobs.pending
     order = opened.inventory.jobs.order
@@ -311,18 +311,18 @@ def _run_jobs(opened: OpenCluster, result: "Result", with_jobs: bool | None, qui
         end_as_the_job_did(opened.jobs.run_jobs(order, ["--quiet"] if quiet else []))
 
 
-def _show_plan(opened: OpenCluster, flags: PlanFlags, *, retry: bool) -> None:
+def _show_plan(opened: "OpenCluster", flags: PlanFlags, *, retry: bool) -> None:
     from deploy.converge.deployment import LOOKING, survey_and_plan
 
     order = _order(opened, flags, retry=retry)
     with opened.cluster.fleet() as fleet, waiting_for(LOOKING) as update:
-        planned = survey_and_plan(fleet, opened.desired(), order, update)
-    code = opened.view.plan(planned, flags.with_jobs, flags.json_)
+        planned = survey_and_plan(fleet, opened.desired, order, update)
+    code = opened.plan(planned, flags.with_jobs, flags.json_)
     if code:
         sys.exit(code)
 
 
-def _order(opened: OpenCluster, flags: PlanFlags, *, retry: bool) -> "DeploymentRequest":
+def _order(opened: "OpenCluster", flags: PlanFlags, *, retry: bool) -> "DeploymentRequest":
     from deploy.converge.deployment import DeploymentRequest
     from deploy.converge.recap import to_do_again
 

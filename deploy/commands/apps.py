@@ -36,7 +36,7 @@ from deploy.common.interrupts import waiting_for
 
 if TYPE_CHECKING:
     from core.inventory import Inventory, TrainJob
-    from deploy.commands.opening import OpenCluster
+    from deploy.commands.clusters import OpenCluster
 
 
 LINK = 300.0
@@ -77,7 +77,7 @@ class CheckAppFlags(JsonFlags):
     codec: str | None = codec_flag()
     data: str | None = data_flag()
     link: float = text(
-        "speed of each node's link in Mbit/s, for the expected speed-up; 300",
+        "speed of each node's link in Mbit/s, for the expected speed-up (300)",
         LINK,
         read=_megabits,
     )
@@ -191,10 +191,10 @@ class ShowFlags(JsonFlags):
     format: str | None = text(
         "how they are written: a known format, or a YAML file", read=format_or_file
     )
-    each: int = number("how many windows of each class are drawn, 0 to 9; 1", 0, MOST_DRAWN, 1)
+    each: int = number("windows to draw of each class, 0 to 9 (1)", 0, MOST_DRAWN, 1)
     out: str | None = path("HTML page to write; else text is printed", read=from_here)
     draft: str | None = path("write a draft of their format to this file", read=from_here)
-    force: bool = switch("replace a draft that is there")
+    force: bool = switch("replace an existing draft")
 
 
 @takes(FetchFlags)

@@ -219,7 +219,7 @@ def word(meaning: str, *, needed: bool = True, **more: Any) -> Any:
 
 def serial_flag() -> Any:
     """Declare the flag of how many nodes are restarted at a time."""
-    return number("restart so many nodes at a time; 0 is all at once", 0, 1024, 0)
+    return number("number of nodes to restart at a time; 0: all at once", 0, 1024, 0)
 
 
 def behind_dashes(meaning: str) -> Any:
@@ -304,9 +304,7 @@ class RoleFlags(ClusterFlags):
 class TrustFlags(ActionFlags):
     """The flag of an action that may run the code of a run."""
 
-    trust_app: str | None = text(
-        "digest of an app: from now on it is your own, and its code in a run may run"
-    )
+    trust_app: str | None = text("digest of an app that you trust: from now on its code may run")
 
 
 class LogFlags(ActionFlags):
@@ -318,7 +316,7 @@ class LogFlags(ActionFlags):
         choices=("text", "json"),
     )
     log_level: str | None = text(
-        "the least that is logged: debug, info, warning or error",
+        "lowest level that is logged: debug, info, warning or error",
         key="logging.level",
         choices=("debug", "info", "warning", "error"),
     )

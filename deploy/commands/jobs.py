@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.programs.program import MOST_RESTARTS, PLACES, ProgramRequest, program_file
+from cluster.programs.program import MOST_RESTARTS, PLACES, On, ProgramRequest, program_file
 from core.ground.errors import ClusterError, UsageError
 from core.inventory.extensions import CODECS, MODELS, MODES
 from core.logs import say, say_json
@@ -41,7 +41,7 @@ from deploy.jobs.request import needs_roles
 
 if TYPE_CHECKING:
     from cluster.programs.program import ProgramRequest
-    from deploy.commands.opening import OpenCluster
+    from deploy.commands.clusters import OpenCluster
     from deploy.jobs.node_jobs import NodeJobs
 
 
@@ -99,7 +99,7 @@ def _seeds(flag: str, value: str) -> int | list[int]:
 class ResumeFlags(ActionFlags):
     """The flags of a job that can be resumed."""
 
-    resume: bool = switch("resume the newest unfinished run, or that of --run")
+    resume: bool = switch("resume the newest unfinished run, or the one of --run")
     run: str | None = path("folder of the run that --resume resumes")
 
 
@@ -177,7 +177,7 @@ def train(flags: TrainFlags) -> None:
 
 @takes(CvFlags)
 def cv(flags: CvFlags) -> None:
-    """Cross-validate what `train` would train, over the training people alone, on the workers."""
+    """Cross-validate what `train` would train, on the training people only."""
     run_job("cv", with_overrides(flags), run_flags(flags))
 
 
@@ -247,13 +247,13 @@ class RunFlags(JobFlags):
 
     program: str | None = word("the program's file", needed=False, is_path=True)
     requirements: str | None = path("file of further packages for the program, as pip reads it")
-    on: str = text(
+    on: On = text(
         "where the program runs: chief (once, beside the coordinator) or workers (once for each)",
         "chief",
         choices=PLACES,
     )
     restarts: int = number(
-        "how often the program is started again when it is killed or a server is lost",
+        "how often to restart the program after a kill or a lost server",
         0,
         MOST_RESTARTS,
         5,
@@ -266,14 +266,10 @@ def run_(flags: RunFlags) -> None:
     """Run any TensorFlow program: `fab job run PROGRAM.py -- ARGUMENTS`."""
     if flags.program is None:
         raise UsageError("job run: expected a program, e.g. `fab job run train.py -- --epochs 3`")
-    on = next((place for place in PLACES if place == flags.on), None)
-    if on is None:
-        raise UsageError(f"--on: expected {' or '.join(PLACES)}, got {flags.on!r}")
-    program = program_file(flags.program)
     request = ProgramRequest(
-        str(program),
+        str(program_file(flags.program)),
         flags.arguments,
-        on,
+        flags.on,
         flags.restarts,
         requirements=flags.requirements or "",
     ).checked()
@@ -295,12 +291,12 @@ class ChosenJobFlags(ClusterFlags):
 class AttachFlags(ChosenJobFlags, JsonFlags):
     """The flags of `job attach`."""
 
-    checkpoints: bool = switch("fetch the checkpoints of the run too")
+    checkpoints: bool = switch("also fetch the run's checkpoints")
 
 
 @takes(JsonFlags)
 def list_(flags: JsonFlags) -> None:
-    """The jobs on the coordinator's node, the newest last."""
+    """List the jobs on the coordinator's node, the newest last."""
     opened = open_cluster(flags, as_written=True)
     with opened.jobs.node_jobs() as jobs:
         if jobs is None:
@@ -348,7 +344,7 @@ def attach(flags: AttachFlags) -> None:
 
 @takes(ChosenJobFlags)
 def cancel(flags: ChosenJobFlags) -> None:
-    """End a job, with its result so far, and fetch that."""
+    """End a job with its result so far, and fetch it."""
     with _open_jobs(flags) as jobs:
         from deploy.jobs.attached_job import finish
 

@@ -20,13 +20,13 @@ class LogsFlags(RoleFlags, JsonFlags):
     """The flags of `deploy logs`."""
 
     lines: int | None = number(
-        "how many last lines; 20, or all with --since and --run", 0, MOST_LINES_SHOWN
+        "number of last lines (20, or all with --since and --run)", 0, MOST_LINES_SHOWN
     )
     since: float | None = text(
-        "lines from then on, e.g. '10 min ago', 'today' or '22:45'", read=time_from_now
+        "only lines since a time, e.g. '10 min ago', 'today' or '22:45'", read=time_from_now
     )
     run: str | None = path("folder or name of the run whose lines are shown")
-    follow: bool = switch("then show every later line until Ctrl-C")
+    follow: bool = switch("also show later lines until Ctrl-C")
 
     @property
     def run_name(self) -> str:

@@ -25,7 +25,7 @@ from deploy.commands.flags import (
     text,
     word,
 )
-from deploy.commands.opening import open_cluster, open_inventory, run_phases
+from deploy.commands.opening import open_cluster, open_inventory
 from deploy.jobs.request import needs_data
 from deploy.terminal.console import may_interrupt, require_yes
 
@@ -56,7 +56,7 @@ class RollbackFlags(AnsweredFlags):
 class ResetFlags(AnsweredFlags):
     """The flags of `deploy reset`."""
 
-    with_data: bool = switch("remove the shared data and the runs too")
+    with_data: bool = switch("also remove the shared data and the runs")
 
 
 class SshFlags(ClusterFlags):
@@ -72,7 +72,7 @@ def push(flags: LimitFlags) -> None:
     from deploy.converge.deployment import PUSH_PHASES
 
     opened = open_cluster(flags).for_machines("push")
-    run_phases(opened, "push", flags.limit, PUSH_PHASES, with_data=False)
+    opened.run_phases("push", flags.limit, PUSH_PHASES)
 
 
 @takes(LimitFlags)
@@ -82,15 +82,14 @@ def storage(flags: LimitFlags) -> None:
 
     opened = open_cluster(flags).for_machines("storage")
     with_data = any(map(needs_data, opened.inventory.jobs.order))
-    run_phases(opened, "storage", flags.limit, STORAGE_PHASES, with_data=with_data)
+    opened.run_phases("storage", flags.limit, STORAGE_PHASES, with_data=with_data)
 
 
 @takes(MonitorFlags)
 def monitor(flags: MonitorFlags) -> None:
     """Watch the cluster with a Prometheus of its own, or with --out write files for another."""
     if flags.out is None:
-        opened = open_cluster(flags)
-        opened.monitor(opened)
+        open_cluster(flags).monitor()
         return
     # Files are for another Prometheus: this machine may have none of the cluster's addresses.
     inventory = open_inventory(flags, as_written=True)
@@ -109,7 +108,7 @@ def monitor(flags: MonitorFlags) -> None:
 def rollback(flags: RollbackFlags) -> None:
     """Go back to the release that was current before, or --to, and restart what runs from it.
 
-    All nodes go to one release. Workers are drained and services follow one another as by
+    All nodes go to one release. Workers are drained and services follow one another, as in
     `restart`. The next call resumes an interrupted rollback.
     """
     opened = open_cluster(flags).for_machines("rollback")
@@ -169,8 +168,7 @@ def reset(flags: ResetFlags) -> None:
         raise
     finally:
         opened.cluster.forget_nodes(done)
-        if opened.keys is not None:
-            opened.keys.forget(done)
+        opened.keys.forget(done)
     errors = split_errors(results)[1]
     if errors:
         raise DegradedError("\n".join(map(str, errors.values())))
@@ -290,7 +288,7 @@ def _copies(
 
 @takes(SshFlags)
 def ssh(flags: SshFlags) -> None:
-    """A shell on one node (--node NAME), or one command there."""
+    """Open a shell on one node (--node NAME), or run one command there."""
     opened = open_cluster(flags).for_machines("ssh")
     from deploy.cluster.login import addresses, jump_address
     from deploy.cluster.openssh import expanded

@@ -209,10 +209,9 @@ def _with_services(
     Returns the nodes that are through, those without a service among them, and the error of the one
     whose service does not answer again; the ones after it are left.
     """
-    through = [name for name in names if name not in inventory.service_nodes]
-    for name in names:
-        if name not in inventory.service_nodes:
-            continue
+    serving = [name for name in names if name in inventory.service_nodes]
+    through = [name for name in names if name not in serving]
+    for name in serving:
         try:
             with waiting_for(f"restarting the service on {name}"):
                 restart_service(inventory, fleet.nodes[name])

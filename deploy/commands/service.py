@@ -6,15 +6,16 @@ dies with it. On the nodes with the role `service` these commands run as its acc
 
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from core.ground.children import Child, EndRequest
 from core.ground.errors import ClusterError, UsageError
 from core.ground.files import json_object
+from core.ground.ports import check_free
 from core.logs import say
-from core.server.sockets import check_free
 from deploy.commands.action import end_as_the_job_did, end_degraded, run_module, takes
 from deploy.commands.flags import (
     ClusterFlags,
@@ -35,6 +36,7 @@ from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder, module_command
 
 if TYPE_CHECKING:
+    from core.ground.parcel import Content
     from core.inventory import Inventory
     from core.inventory.sections import Service
     from deploy.cluster.connector import CommandResult, Connector
@@ -62,29 +64,25 @@ def _real_flag(help_text: str, most: float) -> Any:
 
 
 def _model_name() -> Any:
-    return text("name of the served model, in its paths and among the versions; har", MODEL)
+    return text("name of the served model, in its paths and among the versions (har)", MODEL)
 
 
 def _memory() -> Any:
-    return number(
-        "memory of the service, of which a model gets two thirds; 384", 64, MOST_MEGABYTES, None
-    )
+    return number("memory of the service; a model gets two thirds (384)", 64, MOST_MEGABYTES, None)
 
 
 class ModelOfRun(TrustFlags):
     """The flags that name what is served."""
 
     model: str | None = path("folder that `fab export` wrote: the model to serve", read=from_here)
-    run: str | None = path("folder of the training to serve, which is exported if it is not yet")
+    run: str | None = path("folder of the training to serve; exported first if needed")
 
 
 class ServeFlags(ModelOfRun):
     """The flags of `serve`."""
 
-    port: int = number("where clients connect; 0 is any free port; 8470", 0, LAST_PORT, 8470)
-    listen: str = text(
-        "address of this machine where clients connect; loopback alone is the default", "127.0.0.1"
-    )
+    port: int = number("port where clients connect (8470); 0 is any free one", 0, LAST_PORT, 8470)
+    listen: str = text("address of this machine where clients connect (loopback)", "127.0.0.1")
     host_name: Names = names(
         "a name by which clients call the service, such as that of a proxy before it (repeatable)"
     )
@@ -93,11 +91,11 @@ class ServeFlags(ModelOfRun):
         "HTTPS with a certificate of your own, a file in PEM format", read=from_here
     )
     key: str | None = path("file of the key of --certificate, in PEM format", read=from_here)
-    no_token: bool = switch("answer without a token, on loopback alone")
+    no_token: bool = switch("answer without a token, only on loopback")
     name: str = _model_name()
     memory_megabytes: int | None = _memory()
     batch_milliseconds: float | None = _real_flag(
-        "how long a request waits for others to be computed with; 2", 1000.0
+        "how long a request waits for others of its batch (2)", 1000.0
     )
 
 
@@ -133,7 +131,7 @@ def serve(flags: ServeFlags) -> None:
 
 @takes(PromoteFlags)
 def promote(flags: PromoteFlags) -> None:
-    """Make a version of a run or an export and serve it from now on; a running service takes it."""
+    """Make a run or an export the version to serve; a running service takes it over."""
     export = _export(flags)
     if flags.inventory is None:
         memory = as_words(flags, "memory_megabytes")
@@ -246,22 +244,27 @@ def manage_on_nodes(
     The command ends degraded where a node failed. `export` is the folder of an export, which goes
     to every node. Raises UsageError.
     """
+    from core.ground.parcel import blocks_of
     from deploy.cluster.places import SERVICE_ACCOUNT
 
     opened = open_cluster(flags)
     nodes = _nodes_that_serve(opened.inventory)
-    sent = None
-    if export is not None:
-        sent = pack_export(export)
     command_line = command_on_node(opened.inventory.service, action, *more)
 
     def run_action(node: "Connector") -> "CommandResult":
         return node.run(
-            command_line, stdin=sent, user=SERVICE_ACCOUNT, deadline_seconds=NODE_SECONDS
+            command_line,
+            stdin=blocks_of(sent),
+            user=SERVICE_ACCOUNT,
+            deadline_seconds=NODE_SECONDS,
         )
 
     failed = False
-    with opened.cluster.fleet() as fleet:
+    with ExitStack() as resources:
+        sent: Content = b""
+        if export is not None:
+            sent = resources.enter_context(packed_export(export))
+        fleet = resources.enter_context(opened.cluster.fleet())
         for name, result in fleet.each(run_action, nodes).items():
             if isinstance(result, ClusterError):
                 say(str(result), error=True)
@@ -297,10 +300,10 @@ def command_on_node(service: "Service", action: str, *more: str) -> list[str]:
     ]
 
 
-def pack_export(export: Path) -> bytes:
-    """The files of an export as a tar. Raises UsageError for one that the service takes not."""
+def packed_export(export: Path) -> AbstractContextManager[BinaryIO]:
+    """Pack an export's files as a tar. Raises UsageError for one that the service does not take."""
     from core.exported.description import FILES, NAME, read_description
-    from core.ground.parcel import tar_of
+    from core.ground.parcel import opened, packed
 
     described = read_description(export)
     if described.file not in (FILES["onnx"], FILES["litert"]):
@@ -313,7 +316,8 @@ def pack_export(export: Path) -> bytes:
             f"{export}: expected a model of at most {LARGEST_BYTES:,} bytes, got"
             f" {described.bytes:,}"
         )
-    return tar_of((name, (export / name).read_bytes()) for name in (NAME, described.file))
+    paths = {name: export / name for name in (NAME, described.file)}
+    return packed(opened(paths), compressed=False)
 
 
 def _nodes_that_serve(inventory: "Inventory") -> Sequence[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cluster.sweeps.sweep_file import SweepFile
     from core.inventory import Inventory
-    from deploy.commands.opening import OpenCluster
+    from deploy.commands.clusters import OpenCluster
 
 MOST_MEASURED = 8
 """Settings that a dry run begins for a moment; of more, some from the first to the last."""
@@ -26,9 +26,9 @@ class SweepFlags(ResumeFlags, TrustFlags, JobFlags):
     """The flags of `sweep`."""
 
     file: str = word("the YAML file of the sweep", is_path=True)
-    resume: bool = switch("resume the newest unfinished sweep, or that of --run")
+    resume: bool = switch("resume the newest unfinished sweep, or the one of --run")
     run: str | None = path("folder of the sweep that --resume resumes")
-    dry_run: bool = switch("say how long it takes and how much memory; train nothing")
+    dry_run: bool = switch("estimate time and memory; train nothing")
 
 
 @takes(SweepFlags)

@@ -296,9 +296,9 @@ def _invoke(command_line: Sequence[str], program: str, foreign: Mapping[str, str
         with tree.make_context(program, list(command_line)) as context:
             tree.invoke(context)
     except click.UsageError as problem:
-        if problem.ctx is None:
-            raise
-        command = problem.ctx.command
+        refused = problem.ctx
+        assert refused is not None  # `parse_args` gives it one
+        command = refused.command
         assert isinstance(command, ActionCommand | ActionGroup | Tree)
-        name = problem.ctx.command_path.removeprefix(program).strip()
+        name = refused.command_path.removeprefix(program).strip()
         raise UsageError(command.refusal(name, problem, foreign)) from None

@@ -39,10 +39,10 @@ class InitFlags(ActionFlags):
     """The flags of `init`."""
 
     local: bool = switch("a cluster of processes on this machine")
-    workers: int = number("how many workers of --local; 2", 1, MOST_ROLES, 2)
-    ps: int = number("how many parameter servers of --local; 1", 1, MOST_ROLES, 1)
+    workers: int = number("workers of --local (2)", 1, MOST_ROLES, 2)
+    ps: int = number("parameter servers of --local (1)", 1, MOST_ROLES, 1)
     hosts: str | None = text("a cluster of machines: addresses and ranges, e.g. 192.168.1.16-31")
-    user: str = text("account on every host; pi", "pi")
+    user: str = text("account on every host (pi)", "pi")
     out: str | None = path("file to write; else the inventory is printed")
     force: bool = switch("overwrite the file")
 
@@ -152,10 +152,8 @@ class ExportFlags(TrustFlags):
     quantize: str | None = text(
         "dynamic: weights of an ONNX or LiteRT export as int8", choices=("dynamic",)
     )
-    out: str | None = path("folder to make, with the export")
-    data: str | None = path(
-        "recordings of the test windows, where they lie elsewhere than in the training"
-    )
+    out: str | None = path("new folder for the export")
+    data: str | None = path("recordings of the test windows, if they moved since the training")
     json_: bool = switch("one JSON object for programs instead of text for people")
     quiet: bool = switch("no progress")
 
@@ -212,3 +210,16 @@ def completion_script(shell: str, program: str) -> str:
 def completion_variable(program: str) -> str:
     """Return the variable of the environment by which a shell asks."""
     return f"_{program.upper()}_COMPLETE"
+
+
+def answers_shell(program: str) -> bool:
+    """Answer a shell that asks by a variable what may follow; False where none asks."""
+    instruction = os.environ.get(completion_variable(program))
+    if instruction is None:
+        return False
+    from click.shell_completion import shell_complete
+
+    from deploy.commands.tree import Tree
+
+    shell_complete(Tree(), {}, program, completion_variable(program), instruction)
+    return True

@@ -56,15 +56,6 @@ class StepOfChange:
     step: Step
 
 
-@dataclass(frozen=True)
-class Ran:
-    """What a batch says of one of its steps: its return code and how long it took."""
-
-    position: int
-    return_code: int
-    seconds: float
-
-
 def batches(items: Sequence[StepOfChange]) -> Iterator[list[StepOfChange]]:
     """Yield the items in order: those that can share one command together, the others alone."""
     for together, group in groupby(items, key=lambda item: script_of(item.step) is not None):
@@ -90,33 +81,27 @@ def batch_script(items: Sequence[StepOfChange]) -> str:
     Every step has its own deadline.
     """
     lines = ["now() { cut -d' ' -f1 /proc/uptime; }"]
-    for position, item in enumerate(items):
+    for item in items:
         script = script_of(item.step)
         assert script is not None  # `batches` keeps the others apart
         deadline = item.step.deadline_seconds
         lines.append(
             f"begun=$(now); timeout -k 5 {deadline:.0f} sh -c {quoted(script)} </dev/null;"
             " code=$?; "
-            f'printf "\\n{MARK} {position:d} $code $begun $(now)\\n"; [ $code = 0 ] || exit $code'
+            f'printf "\\n{MARK} $code $begun $(now)\\n"; [ $code = 0 ] || exit $code'
         )
     return "\n".join(lines) + "\n"
 
 
-def read_batch(stdout: str) -> tuple[Ran, ...]:
-    """Return what a batch's output says of the steps that ended."""
-    ran = []
+def read_batch(stdout: str) -> list[tuple[int, float]]:
+    """Return the return code and the seconds of each step that ended, in order."""
+    ended = []
     for line in stdout.splitlines():
         fields = line.split()
-        if len(fields) == 5 and fields[0] == MARK:
+        if len(fields) == 4 and fields[0] == MARK:
             with contextlib.suppress(ValueError):  # another program's line
-                ran.append(
-                    Ran(
-                        int(fields[1]),
-                        int(fields[2]),
-                        max(0.0, float(fields[4]) - float(fields[3])),
-                    )
-                )
-    return tuple(ran)
+                ended.append((int(fields[1]), max(0.0, float(fields[3]) - float(fields[2]))))
+    return ended
 
 
 def output_of_last(stdout: str) -> str:
@@ -152,10 +137,10 @@ class StepFailure:
     node: str
     phase: str
     step: str
-    command: str
-    return_code: int | None
     last_lines: tuple[str, ...]
-    hint: str
+    hint: str = ""
+    command: str = ""
+    return_code: int | None = None
 
     @property
     def line(self) -> str:
@@ -208,82 +193,76 @@ def apply(
         begun = time.monotonic()
         try:
             if script_of(step) is not None:
-                step = _run_batch(node, group, count)
+                _run_batch(node, phase, group, count)
             else:
                 _carry_out(node, step, progress)
                 count(group[0], time.monotonic() - begun)
+        except StepFailedError:
+            raise
         except _RefusedError as refused:
-            step = refused.step or step
-            outcome = refused.outcome
-            command = outcome.command
-            hint = ""
-            if isinstance(step, Shell):
-                command = step.script
-                hint = step.hint
-            record = StepFailure(
-                node.name, phase, step.what, command, outcome.return_code, refused.last_lines, hint
-            )
-            raise StepFailedError(record) from refused
+            raise _failed(node, phase, step, refused.outcome) from refused
         except ClusterError as error:
-            if isinstance(error, _EndedError):
-                step = error.step
-            message = str(error).removeprefix(f"{node.name}: ")
-            raise StepFailedError(
-                StepFailure(node.name, phase, step.what, "", None, (message,), "")
-            ) from error
+            raise _ended(node, phase, step, str(error)) from error
 
 
 class _RefusedError(Exception):
-    def __init__(self, outcome: CommandResult, step: Step | None = None) -> None:
+    def __init__(self, outcome: CommandResult) -> None:
         super().__init__(outcome.command)
         self.outcome = outcome
-        self.step = step
 
-    @property
-    def last_lines(self) -> tuple[str, ...]:
-        output = self.outcome.stderr.strip() or output_of_last(self.outcome.text).strip()
-        return tuple(output.splitlines()[-LAST_LINES:])
+
+def _failed(node: Connector, phase: str, step: Step, outcome: CommandResult) -> StepFailedError:
+    """Return the error of a step whose command failed."""
+    output = outcome.stderr.strip() or output_of_last(outcome.text).strip()
+    lines = tuple(output.splitlines()[-LAST_LINES:])
+    command = outcome.command
+    hint = ""
+    if isinstance(step, Shell):
+        command = step.script
+        hint = step.hint
+    return StepFailedError(
+        StepFailure(node.name, phase, step.what, lines, hint, command, outcome.return_code)
+    )
+
+
+def _ended(node: Connector, phase: str, step: Step, message: str) -> StepFailedError:
+    """Return the error of a step that did not come to an end."""
+    line = message.removeprefix(f"{node.name}: ")
+    return StepFailedError(StepFailure(node.name, phase, step.what, (line,)))
 
 
 def _run_batch(
-    node: Connector, group: Sequence[StepOfChange], count: Callable[[StepOfChange, float], None]
-) -> Step:
+    node: Connector,
+    phase: str,
+    group: Sequence[StepOfChange],
+    count: Callable[[StepOfChange, float], None],
+) -> None:
     script = batch_script(group).encode()
     seconds = sum(item.step.deadline_seconds for item in group) + 10.0
+    last = len(group) - 1
     try:
         outcome = node.run(["sh", "-s"], stdin=script, deadline_seconds=seconds, root=True)
     except NodeUnreachableError as error:
         ended = read_batch(error.printed.decode(errors="replace"))
-        step = group[min(len(ended), len(group) - 1)].step
-        raise _EndedError(
-            step,
-            f"{error}; if it went off, `fab deploy start --retry` takes it again once it is back",
-        ) from error
-    ran = [record for record in read_batch(outcome.text) if 0 <= record.position < len(group)]
-    for record in ran:
-        if record.return_code == 0:
-            count(group[record.position], record.seconds)
-    if outcome.ok and len(ran) == len(group):
-        return group[-1].step
-    position = min(
-        len(group) - 1, next((record.position for record in ran if record.return_code), len(ran))
-    )
-    step = group[position].step
+        remedy = "if it lost power, run `fab deploy start --retry` once it is back"
+        step = group[min(len(ended), last)].step
+        raise _ended(node, phase, step, f"{error}; {remedy}") from error
+    done = [seconds for code, seconds in read_batch(outcome.text)[: len(group)] if code == 0]
+    for item, seconds in zip(group, done, strict=False):
+        count(item, seconds)
+    if outcome.ok and len(done) == len(group):
+        return
+    step = group[min(len(done), last)].step
     if outcome.return_code in DEADLINE_CODES:
-        raise _EndedError(step, f"not done within {step.deadline_seconds:.0f} s and ended")
-    raise _RefusedError(outcome, step)
-
-
-class _EndedError(ClusterError):
-    def __init__(self, step: Step, message: str) -> None:
-        super().__init__(message)
-        self.step = step
+        overdue = f"not done within {step.deadline_seconds:.0f} s and ended"
+        raise _ended(node, phase, step, overdue)
+    raise _failed(node, phase, step, outcome)
 
 
 def _carry_out(node: Connector, step: Step, progress: DeploymentDisplay) -> None:
     match step:
         case Shell():
-            content = None
+            content = b""
             if step.stdin is not None:
                 content = step.stdin.read_bytes()
             _run(node, shell(step.script), step.deadline_seconds, stdin=content)
@@ -317,7 +296,7 @@ def _run(
     command: Words,
     deadline_seconds: float,
     user: str | None = None,
-    stdin: bytes | None = None,
+    stdin: bytes = b"",
 ) -> CommandResult:
     outcome = node.run(
         command, deadline_seconds=deadline_seconds, stdin=stdin, root=user is None, user=user
@@ -358,7 +337,7 @@ def run_as_root(
     command: Words,
     failed: str,
     deadline_seconds: float,
-    stdin: bytes | None = None,
+    stdin: bytes = b"",
 ) -> str:
     """Return what a command printed. Raises ClusterError, which says what has `failed`."""
     done = node.run(command, stdin=stdin, root=True, deadline_seconds=deadline_seconds)
@@ -386,15 +365,13 @@ def no_root(user: str, node: str, message: str) -> str:
             f"`sudo install -m 0440 {file} {file}.new && sudo mv {file}.new {file}` there"
         )
     if "must have a tty" in message:
-        line = f"Defaults:{user} !requiretty"
         return (
-            f"sudo wants a terminal ({message}): `echo '{line}' | sudo tee"
-            f" /etc/sudoers.d/011_{name}-no-tty` there"
+            f"sudo wants a terminal ({message}): `echo 'Defaults:{user} !requiretty' | sudo"
+            f" tee /etc/sudoers.d/011_{name}-no-tty` there"
         )
     if any(phrase in message for phrase in _NOT_ALLOWED):
-        line = f"{user} ALL=(ALL) NOPASSWD: ALL"
         return (
-            f"{user} may not use sudo without a password ({message}): "
-            f"`echo '{line}' | sudo tee /etc/sudoers.d/010_{name}-nopasswd` there"
+            f"{user} may not use sudo without a password ({message}): `echo '{user} ALL=(ALL)"
+            f" NOPASSWD: ALL' | sudo tee /etc/sudoers.d/010_{name}-nopasswd` there"
         )
     return f"{user} gets no root: {message}; `fab deploy ssh --node {node}` looks at it by hand"

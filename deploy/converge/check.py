@@ -5,7 +5,6 @@ import errno
 import importlib.metadata
 import importlib.util
 import platform
-import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from core.cage import landlock
 from core.cage.landlock import Coverage
 from core.ground.errors import UsageError
 from core.ground.files import parsed_json
+from core.ground.ports import bind_problem, every_interface, holder_of
 from core.inventory import Task
 from deploy.cluster.connector import Connector, NodeDeadlineError
 from deploy.cluster.services import ClusterStatus, RoleState
@@ -84,7 +84,7 @@ def gather(node: Connector, ports: Iterable[int], inventory: "Inventory") -> Nod
         cores=psutil.cpu_count() or 1,
         memory_bytes=memory.total,
         available_bytes=memory.available,
-        taken_ports={port: _holder(port) for port in ports if _is_port_taken(port)},
+        taken_ports={port: holder_of(port)[0] for port in ports if _is_taken(port)},
         guard=guard,
         accounts=accounts,
         privileges=privileges,
@@ -139,38 +139,10 @@ def _tensorflow_version() -> str | None:
     return "of unknown version"
 
 
-def _is_port_taken(port: int) -> bool:
-    """Whether a process listens there.
-
-    The trial binds as a role does: every interface, over connections that are only still closing.
-    """
-    if socket.has_dualstack_ipv6():
-        family = socket.AF_INET6
-    else:
-        family = socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as trial:
-        if family == socket.AF_INET6:
-            trial.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            trial.bind(("", port))
-        except OSError as error:
-            return error.errno == errno.EADDRINUSE
-    return False
-
-
-def _holder(port: int) -> str:
-    with contextlib.suppress(psutil.Error, OSError):
-        for connection in psutil.net_connections("tcp"):
-            if (
-                connection.laddr
-                and connection.laddr.port == port
-                and connection.status == psutil.CONN_LISTEN
-            ):
-                if connection.pid is None:
-                    return "a process of another user"
-                return f"process {connection.pid} ({psutil.Process(connection.pid).name()})"
-    return "another process"
+def _is_taken(port: int) -> bool:
+    """Whether a process listens there, on any interface."""
+    problem = bind_problem(every_interface(), port)
+    return problem is not None and problem.errno == errno.EADDRINUSE
 
 
 def _ask(node: Connector, module: str, *arguments: str) -> dict[str, Any] | str:
@@ -273,11 +245,14 @@ def _ports(
             yield Finding("ok", task.name, f"ports {task.port} and {task.metrics_port} are free")
         page = task.page_port
         if page is not None and page in taken_ports:
-            line = (
-                f"port {page} of the live page is taken by {taken_ports[page]}: jobs run without"
-                " the page"
+            yield Finding(
+                "warning",
+                task.name,
+                (
+                    f"port {page} of the live page is taken by {taken_ports[page]}: jobs run"
+                    " without the page; stop that, or choose another `page_port`"
+                ),
             )
-            yield Finding("warning", task.name, f"{line}; stop that, or choose another `page_port`")
 
 
 def _memory(
@@ -289,12 +264,13 @@ def _memory(
         f"{facts.available_bytes // MEGABYTE} MB are available"
     )
     if needed > LARGEST_SHARE * facts.memory_bytes:
-        remedy = (
-            "run fewer workers or a smaller model, or move the coordinator or the PS to another"
-            " node"
-        )
         return Finding(
-            "problem", "memory", f"{line}: more than {LARGEST_SHARE:.0%} of it; {remedy}"
+            "problem",
+            "memory",
+            (
+                f"{line}: more than {LARGEST_SHARE:.0%} of it; run fewer workers or a smaller"
+                " model, or move the coordinator or the PS to another node"
+            ),
         )
     if needed > facts.available_bytes and not running:
         return Finding("warning", "memory", f"{line}: close something first")
@@ -306,8 +282,14 @@ def _answers(tasks: Sequence[Task], facts: NodeFacts) -> Iterator[Finding]:
     if facts.guard.holds:
         yield Finding("ok", "port guard", f"ports will answer this machine only ({line})")
     else:
-        risk = "ports will be open to the whole network and run any graph from anyone"
-        yield Finding("warning", "port guard", f"{risk}: {line}; use a firewall")
+        yield Finding(
+            "warning",
+            "port guard",
+            (
+                f"ports will be open to the whole network and run any graph from anyone: {line};"
+                " use a firewall"
+            ),
+        )
     if facts.accounts.holds:
         line = f"ports will answer root and the roles' own account only ({facts.accounts.line})"
         yield Finding("ok", "accounts", line)

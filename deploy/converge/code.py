@@ -73,17 +73,26 @@ def _keep_environment(
     )
     script = install_environment(wheelhouse, wheels, imports=IMPORTED)
     install = Shell("install the environment", script, INSTALL_SECONDS)
-    detail = f"{wheelhouse.installed_bytes / MEGABYTE:,.0f} MB from {wheels}"
-    yield Change("environment", key, "install", detail, (see, install))
+    yield Change(
+        "environment",
+        key,
+        "install",
+        f"{wheelhouse.installed_bytes / MEGABYTE:,.0f} MB from {wheels}",
+        (see, install),
+    )
 
 
 def keep_release(facts: MachineFacts, wheel: CodeWheel, environment: str) -> Changes:
     """Send the code and unpack it beside other releases, or give it another environment."""
     if facts.release_environments.get(wheel.key) != environment:
         script = unpack_release(wheel, environment)
-        steps = (Shell("send and unpack the code", script, 120.0, stdin=wheel.path),)
-        detail = f"version {wheel.version}, environment {environment}"
-        yield Change("release", wheel.key, "create", detail, steps)
+        yield Change(
+            "release",
+            wheel.key,
+            "create",
+            f"version {wheel.version}, environment {environment}",
+            (Shell("send and unpack the code", script, 120.0, stdin=wheel.path),),
+        )
 
 
 def _plan(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
@@ -100,8 +109,14 @@ def _plan(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
             action = "create"
         else:
             action = "change"
-        steps = (Shell("make the release current", make_current(key)),)
-        yield Change("link", CURRENT, action, detail, steps, runs_jobs=True)
+        yield Change(
+            "link",
+            CURRENT,
+            action,
+            detail,
+            (Shell("make the release current", make_current(key)),),
+            runs_jobs=True,
+        )
 
 
 @dataclass(frozen=True)
@@ -206,7 +221,7 @@ def prune_wheels(node: Connector, folders: SharedFolders, needed: Collection[str
         script = prune_folders(f"{folders.publish_folder}/wheels", needed)
     except ValueError as error:
         raise ClusterError(
-            f"{node.name}: of the environments that nodes named one is none: {error}"
+            f"{node.name}: a node named an environment that is none: {error}"
         ) from error
     done = node.run(shell(script), root=user is None, user=user, deadline_seconds=_REMOVE_SECONDS)
     outcome(done.return_code, done.text, done.stderr)

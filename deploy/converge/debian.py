@@ -4,18 +4,17 @@
 shared folders are lines of fstab, which systemd mounts.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from deploy.cluster import places
 from deploy.cluster.places import ACCOUNTS, DEPLOY_STATE, STATE, account_numbers
 from deploy.common.command_line import Inline, filled, quoted
-from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.converge.machine_facts import MachineFacts, Questions, Texts
 from deploy.converge.subject import (
     Change,
     Changes,
     DeploymentSpec,
     Found,
-    NodeAnswer,
     Shell,
     Subject,
     text_diff,
@@ -34,49 +33,27 @@ KEEP_COPIES = (
 first back."""
 
 
-def _undo_accounts() -> str:
-    return filled(
-        "converge/accounts_undo.sh", accounts=ACCOUNTS, places=places, files=_ACCOUNT_FILES
-    )
+_UNDO_ACCOUNTS = filled(
+    "converge/accounts_undo.sh", accounts=ACCOUNTS, places=places, files=_ACCOUNT_FILES
+)
 
 
-def _account_script(questions: Questions) -> str:
-    first = questions.service_uid
-    numbers = quoted(*range(first, first + len(ACCOUNTS)))
-    return f"""\
-section users; getent passwd {quoted(*ACCOUNTS)}
-section uid; getent passwd {numbers}
-section gid; getent group {numbers}
-section powers
-for account in {quoted(*ACCOUNTS)}; do
-    can=$(getent passwd "$account" | sed 's/.*://' | grep -vE '/(nologin|false)$')
-    for group in $(id -Gn "$account" 2>/dev/null); do
-        [ "$group" = "$account" ] || can="$can group:$group"
-    done
-    [ -z "$can" ] || echo "$account" $can
-done
-"""
+def _users(text: str) -> dict[str, tuple[int, int]]:
+    return {fields[0]: (int(fields[2]), int(fields[3])) for fields in _entries(text)}
 
 
-def _account_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    return {
-        "users": {
-            fields[0]: (int(fields[2]), int(fields[3])) for fields in _entries(answer, "users")
-        },
-        "uid_owners": {int(fields[2]): fields[0] for fields in _entries(answer, "uid")},
-        "gid_owners": {int(fields[2]): fields[0] for fields in _entries(answer, "gid")},
-        "powers": {
-            name: powers[:200]
-            for name, _, powers in (
-                line.partition(" ") for line in answer.sections.get("powers", "").splitlines()
-            )
-        },
-    }
+def _owners(text: str) -> dict[int, str]:
+    return {int(fields[2]): fields[0] for fields in _entries(text)}
 
 
-def _entries(answer: NodeAnswer, section: str) -> Iterator[Sequence[str]]:
+def _powers(text: str) -> dict[str, str]:
+    lines = (line.partition(" ") for line in text.splitlines())
+    return {name: powers[:200] for name, _, powers in lines}
+
+
+def _entries(text: str) -> Iterator[Sequence[str]]:
     """Yield the fields of each line of passwd or group."""
-    for line in answer.sections[section].split("\n"):
+    for line in text.split("\n"):
         fields = line.split(":")
         if len(fields) > 3:
             yield fields
@@ -90,9 +67,12 @@ def _account_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     for name, uid in account_numbers(spec.inventory).items():
         present = facts.users.get(name)
         if present is not None and present != (uid, uid):
-            line = f"the account {name} has uid {present[0]} and gid {present[1]} here, not {uid}"
-            way = f"`sudo userdel {name}` there, or change `deployment.service_uid`"
-            yield "problem", "account", f"{line}: {way}"
+            yield (
+                "problem",
+                "account",
+                f"the account {name} has uid {present[0]} and gid {present[1]} here, not"
+                f" {uid}: `sudo userdel {name}` there, or change `deployment.service_uid`",
+            )
         for kind, owners in (("uid", facts.uid_owners), ("gid", facts.gid_owners)):
             owner = owners.get(uid, name)
             if owner != name:
@@ -112,8 +92,13 @@ def keep_account(facts: MachineFacts, name: str, uid: int) -> Changes:
         if name in facts.powers:
             login = ("usermod", "--shell", "/usr/sbin/nologin", "--groups", "", name)
             script = KEEP_COPIES + quoted(*login)
-            steps = (Shell(f"take the powers of the account {name}", script),)
-            yield Change("user", name, "change", f"it has {facts.powers[name]}", steps)
+            yield Change(
+                "user",
+                name,
+                "change",
+                f"it has {facts.powers[name]}",
+                (Shell(f"take the powers of the account {name}", script),),
+            )
         return
     script = (
         KEEP_COPIES + f"getent group {quoted(name)} >/dev/null || groupadd --system"
@@ -121,8 +106,9 @@ def keep_account(facts: MachineFacts, name: str, uid: int) -> Changes:
         f" --gid {uid:d} --no-create-home --home-dir {STATE} --shell /usr/sbin/nologin"
         f" {quoted(name)}"
     )
-    steps = (Shell(f"add the account {name}", script),)
-    yield Change("user", name, "create", f"uid and gid {uid}", steps)
+    yield Change(
+        "user", name, "create", f"uid and gid {uid}", (Shell(f"add the account {name}", script),)
+    )
 
 
 def _plan_accounts(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
@@ -130,19 +116,19 @@ def _plan_accounts(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
         yield from keep_account(facts, name, uid)
 
 
-def _account_questions(spec: DeploymentSpec) -> Questions:
-    return Questions(service_uid=spec.inventory.deployment.service_uid)
-
-
 NODE_ACCOUNTS = Subject(
     "accounts",
     "prepare",
-    _account_script,
-    _account_facts,
-    _account_findings,
-    _plan_accounts,
-    _undo_accounts,
-    _account_questions,
+    facts={
+        "users": _users,
+        "uid_owners": _owners,
+        "gid_owners": _owners,
+        "powers": _powers,
+    },
+    check=_account_findings,
+    plan=_plan_accounts,
+    undo=_UNDO_ACCOUNTS,
+    questions=lambda spec: Questions(uids=tuple(account_numbers(spec.inventory).values())),
 )
 
 
@@ -172,26 +158,12 @@ def _apt_script(name: str, **values: str | list[str]) -> str:
     return filled(f"converge/{name}", places=places, planned=PLANNED, apt=Inline(_APT), **values)
 
 
-def _undo_packages() -> str:
-    return _apt_script("packages_undo.sh")
-
-
-def _package_script(questions: Questions) -> str:
-    packages = quoted(*(questions.packages or ("dpkg",)))
-    return f"""\
-section packages
-dpkg-query -W -f '${{Package}} ${{db:Status-Abbrev}} ${{Version}}\\n' {packages} 2>/dev/null
-"""
-
-
-def _package_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    installed = (line.split() for line in answer.sections["packages"].splitlines())
+def _packages(text: str) -> dict[str, str]:
+    installed = (line.split() for line in text.splitlines())
     return {
-        "packages": {
-            fields[0]: fields[2]
-            for fields in installed
-            if len(fields) == 3 and fields[1].startswith("ii")
-        }
+        fields[0]: fields[2]
+        for fields in installed
+        if len(fields) == 3 and fields[1].startswith("ii")
     }
 
 
@@ -208,13 +180,22 @@ def keep_packages(facts: MachineFacts, names: Sequence[str]) -> Changes:
             sources=_APT_SOURCES,
         )
         listing = ", ".join(missing)
-        steps = (Shell(f"install {listing}", script, PACKAGE_SECONDS),)
-        yield Change("package", listing, "install", "and what it depends on", steps)
+        yield Change(
+            "package",
+            listing,
+            "install",
+            "and what it depends on",
+            (Shell(f"install {listing}", script, PACKAGE_SECONDS),),
+        )
     elif PLANNED in facts.files:  # an installation was cut off, and everything is there by now
         remember = _apt_script("packages_remember.sh")
-        steps = (Shell("note which packages were added", f"set -e; {remember}"),)
-        detail = "what an installation added that was cut off"
-        yield Change("file", f"{DEPLOY_STATE}/packages", "change", detail, steps)
+        yield Change(
+            "file",
+            f"{DEPLOY_STATE}/packages",
+            "change",
+            "what an installation added that was cut off",
+            (Shell("note which packages were added", f"set -e; {remember}"),),
+        )
 
 
 def _plan_packages(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
@@ -236,18 +217,13 @@ def _plan_packages(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     return keep_packages(facts, names)
 
 
-def _package_questions(spec: DeploymentSpec) -> Questions:
-    return Questions(files=(PLANNED,))
-
-
 PACKAGES = Subject(
     "packages",
     "prepare",
-    _package_script,
-    _package_facts,
+    facts={"packages": _packages},
     plan=_plan_packages,
-    undo=_undo_packages,
-    questions=_package_questions,
+    undo=_apt_script("packages_undo.sh"),
+    questions=lambda spec: Questions(files=(PLANNED,)),
 )
 
 
@@ -263,7 +239,7 @@ WITHOUT_OURS = (
 theirs."""
 
 
-def own_fstab_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
+def own_fstab_lines(lines: Texts) -> Texts:
     """The part of fstab between our marks, marks included; empty without it."""
     if FSTAB_BEGIN not in lines:
         return ()
@@ -293,9 +269,14 @@ def keep_fstab(facts: MachineFacts, lines: Sequence[str]) -> Changes:
         f"printf %s {quoted(text)} >>/etc/fstab.pscluster && chmod 644 /etc/fstab.pscluster && "
         "mv -f /etc/fstab.pscluster /etc/fstab && systemctl daemon-reload"
     )
-    diff = text_diff("/etc/fstab", "\n".join(own_lines).encode(), text.encode())
-    steps = (Shell("write /etc/fstab", script),)
-    yield Change("mount", "/etc/fstab", "change", f"{len(lines)} lines", steps, diff)
+    yield Change(
+        "mount",
+        "/etc/fstab",
+        "change",
+        f"{len(lines)} lines",
+        (Shell("write /etc/fstab", script),),
+        text_diff("/etc/fstab", "\n".join(own_lines).encode(), text.encode()),
+    )
 
 
 def keep_mounted(facts: MachineFacts, path: str, source: str, options: Sequence[str]) -> Changes:
@@ -325,9 +306,13 @@ def keep_mounted(facts: MachineFacts, path: str, source: str, options: Sequence[
     )
     if now is not None:
         script = _unmount_script(path) + script
-    steps = (Shell(f"mount {path}", script, 60.0),)
-    detail = f"from {source}" + (", read-only" if read_only else "")
-    yield Change("mount", path, "create" if now is None else "change", detail, steps)
+    yield Change(
+        "mount",
+        path,
+        "create" if now is None else "change",
+        f"from {source}" + (", read-only" if read_only else ""),
+        (Shell(f"mount {path}", script, 60.0),),
+    )
 
 
 def _unmount_script(path: str) -> str:

@@ -170,9 +170,7 @@ def survey_and_plan(
     unfit = dict(answers.lost)
     for finding in desired.findings(answers):
         if finding.level == "problem" and finding.node not in unfit:
-            unfit[finding.node] = StepFailure(
-                finding.node, "facts", finding.topic, "", None, (finding.line,), ""
-            )
+            unfit[finding.node] = StepFailure(finding.node, "facts", finding.topic, (finding.line,))
     fit = {name: facts for name, facts in answers.facts.items() if name not in unfit}
     desired = desired.supplied(fit, request, update)
     plans = plan(desired, fit)
@@ -272,7 +270,7 @@ def _verify(
                 )
                 hint = "run it again; if it stays so, something on the node changes it back"
                 what = "still to change after it was done"
-                deployment.lose(StepFailure(name, "verify", what, "", None, (details,), hint))
+                deployment.lose(StepFailure(name, "verify", what, (details,), hint))
 
 
 class PlanRunner:
@@ -348,9 +346,7 @@ class PlanRunner:
             if in_turn and (lost := [name for name in names if name in self.recap.failures]):
                 reason = f"{lost[0]} is not ready"
                 hint = "`fab deploy start --retry` takes these nodes again"
-                self.lose(
-                    StepFailure(turn[0], phase, "wait for its turn", "", None, (reason,), hint)
-                )
+                self.lose(StepFailure(turn[0], phase, "wait for its turn", (reason,), hint))
                 continue
             errors = split_errors(self._fleet.each(work, turn))[1]
             for name, error in errors.items():

@@ -18,12 +18,7 @@ from deploy.converge.check import MACHINES, Finding, data_of
 from deploy.converge.code import prune, prune_wheels
 from deploy.converge.deployment import PHASES, DeploymentRequest, Desired, Say
 from deploy.converge.hardware import board_findings, clones, has_gpu, memory_findings
-from deploy.converge.machine_facts import (
-    MEGABYTE,
-    MachineFacts,
-    Questions,
-    memory_of_roles,
-)
+from deploy.converge.machine_facts import MEGABYTE, MachineFacts, Questions, Texts, memory_of_roles
 from deploy.converge.monitor import token_of
 from deploy.converge.publication import Publication, of_wheelhouse, room_needed
 from deploy.converge.reachability import found_unreached
@@ -69,21 +64,27 @@ def examine(spec: DeploymentSpec, facts: MachineFacts) -> tuple[Finding, ...]:
 
 def _system(facts: MachineFacts) -> Found:
     if facts.machine not in MACHINES:
-        line = (
-            f"the processor runs as {facts.machine}, and TensorFlow has wheels for"
-            f" {' and '.join(MACHINES)} only"
-        )
-        yield "problem", "platform", f"{line}: install a 64-bit Raspberry Pi OS on a Pi 3 or later"
-    elif facts.bits != 64:
-        line = f"a 64-bit kernel ({facts.machine}) under a {facts.bits}-bit system"
         yield (
             "problem",
             "platform",
-            f"{line}: TensorFlow has no 32-bit wheels; install the 64-bit Raspberry Pi OS",
+            f"the processor runs as {facts.machine}, and TensorFlow has wheels for"
+            f" {' and '.join(MACHINES)} only: install a 64-bit Raspberry Pi OS on a Pi 3 or"
+            " later",
+        )
+    elif facts.bits != 64:
+        yield (
+            "problem",
+            "platform",
+            f"a 64-bit kernel ({facts.machine}) under a {facts.bits}-bit system: TensorFlow"
+            " has no 32-bit wheels; install the 64-bit Raspberry Pi OS",
         )
     if facts.os_id not in ("debian", "raspbian", "ubuntu"):
-        line = f"{facts.os_id or 'unknown'} {facts.os_version}: deployments know apt and systemd"
-        yield "warning", "system", f"{line}, as Debian, Raspberry Pi OS and Ubuntu have them"
+        yield (
+            "warning",
+            "system",
+            f"{facts.os_id or 'unknown'} {facts.os_version}: deployments know apt and"
+            " systemd, as Debian, Raspberry Pi OS and Ubuntu have them",
+        )
 
 
 def _python(facts: MachineFacts) -> Found:
@@ -94,11 +95,12 @@ def _python(facts: MachineFacts) -> Found:
             "no /usr/bin/python3 that starts: `sudo apt install --reinstall python3` there",
         )
     elif facts.python_version not in PYTHONS:
-        line = (
+        yield (
+            "problem",
+            "python",
             f"/usr/bin/python3 is Python {facts.python}, and TensorFlow 2.21 has wheels for"
-            f" {', '.join(PYTHONS)}"
+            f" {', '.join(PYTHONS)}: use Raspberry Pi OS bookworm (3.11) or trixie (3.13)",
         )
-        yield "problem", "python", f"{line}: use Raspberry Pi OS bookworm (3.11) or trixie (3.13)"
     elif facts.python_bits != 64:
         yield (
             "problem",
@@ -119,11 +121,11 @@ def _space(spec: DeploymentSpec, facts: MachineFacts) -> Found:
         needed = ENVIRONMENT_BYTES
     free = facts.disk_free_bytes.get(ENVIRONMENTS, 0) + leftover
     if free < needed:
-        line = f"{free // MEGABYTE:,} MB are free below /opt, {needed // MEGABYTE:,} MB are needed"
         yield (
             "problem",
             "disk",
-            f"{line}: remove something (`sudo apt clean`), or use a larger card",
+            f"{free // MEGABYTE:,} MB are free below /opt, {needed // MEGABYTE:,} MB are"
+            " needed: remove something (`sudo apt clean`), or use a larger card",
         )
     elif shared_folders(spec.inventory).server == spec.name and spec.publishes_bytes:
         yield from _space_of_all(spec, facts, needed, leftover)
@@ -148,22 +150,24 @@ def _space_of_all(
         needed = needed + environment_bytes
         also = " with its own environment on the same disk"
     if free < needed:
-        line = (
-            f"{free // MEGABYTE:,} MB are free below {export}, {needed // MEGABYTE:,} MB are needed"
-            " for what all nodes"
+        yield (
+            "problem",
+            "disk",
+            f"{free // MEGABYTE:,} MB are free below {export}, {needed // MEGABYTE:,} MB are"
+            f" needed for what all nodes install{also}: remove something, or choose a folder"
+            " on a larger disk as `storage.export`",
         )
-        remedy = "remove something, or choose a folder on a larger disk as `storage.export`"
-        yield "problem", "disk", f"{line} install{also}: {remedy}"
 
 
 def _shared(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     if spec.name == publisher(spec.inventory) and not facts.shared_answers:
         folders = shared_folders(spec.inventory)
-        line = (
+        yield (
+            "problem",
+            "storage",
             f"{folders.publish_folder} ({folders.source}) does not answer within"
-            f" {PUBLISHED_SECONDS} s"
+            f" {PUBLISHED_SECONDS} s: is its server up, and can this node reach it?",
         )
-        yield "problem", "storage", f"{line}: is its server up, and can this node reach it?"
 
 
 def _network(spec: DeploymentSpec, facts: MachineFacts) -> Found:
@@ -172,14 +176,19 @@ def _network(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     node_addresses = facts.own_addresses
     if interface is not None and address not in facts.addresses.get(interface, ()):
         has = ", ".join(facts.addresses.get(interface, ())) or "no IPv4 address"
-        line = f"{interface} has {has}, and the inventory says {address}"
-        yield "problem", "network", f"{line}: correct the address, or `interface:`"
-    elif address not in node_addresses:
-        line = f"{address} is no address of this node (it has {', '.join(sorted(node_addresses))})"
         yield (
             "problem",
             "network",
-            f"{line}: correct its `address:`; `ssh.address` is where it is logged into",
+            f"{interface} has {has}, and the inventory says {address}: correct the address,"
+            " or `interface:`",
+        )
+    elif address not in node_addresses:
+        yield (
+            "problem",
+            "network",
+            f"{address} is no address of this node (it has"
+            f" {', '.join(sorted(node_addresses))}): correct its `address:`; `ssh.address` is"
+            " where it is logged into",
         )
 
 
@@ -195,7 +204,7 @@ class Machines(DeploymentSpec, Desired):
         """Ask a machine the questions of all subjects."""
         return machine_facts(node, self.questions(node.name))
 
-    def nodes_to_ask(self, names: Sequence[str], phases: Sequence[str]) -> tuple[str, ...]:
+    def nodes_to_ask(self, names: Sequence[str], phases: Sequence[str]) -> Texts:
         """Ask the publisher too before mounts: the storage server has to know a new node first."""
         if "mounts" in phases:
             return tuple(dict.fromkeys((*names, self.publisher)))
@@ -214,7 +223,7 @@ class Machines(DeploymentSpec, Desired):
         unproven = self.inventory.unproven | absent
         return replace(self, inventory=self.inventory.model_copy(update={"unproven": unproven}))
 
-    def address_lines(self, answers: Survey[MachineFacts]) -> tuple[str, ...]:
+    def address_lines(self, answers: Survey[MachineFacts]) -> Texts:
         """Return the lines about names, and about nodes that the others do not let in."""
         return address_lines(self.inventory, answers.lost)
 

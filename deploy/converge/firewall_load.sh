@@ -4,4 +4,4 @@ nft -c -f {{ trial }}
 systemctl stop pscluster-firewall-undo.timer 2>/dev/null || :
 systemd-run --quiet --collect --unit=pscluster-firewall-undo --on-active={{ rollback_seconds }} /bin/sh -c 'nft delete table inet {{ TABLE }}; [ ! -s /run/pscluster-firewall.before ] || nft -f /run/pscluster-firewall.before'
 nft -f {{ trial }}
-printf '%s\n' "$(nft -s list table inet {{ TABLE }})" | sha256sum >{{ trial }}.loaded
+printf '%s\n' "$({{ LISTING }})" | sha256sum >{{ trial }}.loaded

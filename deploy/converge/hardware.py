@@ -19,9 +19,9 @@ from deploy.converge.machine_facts import (
     MEGABYTE,
     THROTTLED_NOW,
     MachineFacts,
-    Questions,
+    Texts,
 )
-from deploy.converge.subject import DeploymentSpec, Found, NodeAnswer, Subject
+from deploy.converge.subject import DeploymentSpec, Found, Subject, words
 
 if TYPE_CHECKING:
     from core.inventory import Inventory, Task
@@ -35,30 +35,20 @@ ACCELERATORS = "/dev/accel[0-9]*"
 """A folder a GPU, whose file `information` names its model; a device file a TPU."""
 
 
-def _device_script(questions: Questions) -> str:
-    return f"""\
+_DEVICE_SCRIPT = f"""\
 section gpus
 for gpu in {NVIDIA}/*/information; do sed -n 's/^Model:[[:space:]]*//p' "$gpu" 2>/dev/null; done
 section tpus; ls -d {ACCELERATORS} 2>/dev/null
 """
 
 
-def _device_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    gpus = [
-        line.strip()[:60] for line in answer.sections.get("gpus", "").splitlines() if line.strip()
-    ]
-    return {"gpus": tuple(gpus), "tpus": tuple(answer.sections.get("tpus", "").split())}
+def _gpus(text: str) -> Texts:
+    return tuple(line.strip()[:60] for line in text.splitlines() if line.strip())
 
 
 def _findings_of_devices(spec: DeploymentSpec, facts: MachineFacts) -> Found:
-    device_names = {kind: _fact_names(facts.more.get(f"{kind}s")) for kind in ("gpu", "tpu")}
+    device_names = {kind: facts.more.get(f"{kind}s", ()) for kind in ("gpu", "tpu")}
     yield from device_findings(spec.inventory, spec.all_tasks, device_names, facts.machine)
-
-
-def _fact_names(fact: object) -> tuple[str, ...]:
-    if isinstance(fact, tuple):
-        return tuple(map(str, fact))
-    return ()
 
 
 def has_gpu(facts: MachineFacts) -> bool:
@@ -66,7 +56,7 @@ def has_gpu(facts: MachineFacts) -> bool:
     return facts.machine == CUDA_MACHINE and bool(facts.more.get("gpus"))
 
 
-def devices_here() -> dict[str, tuple[str, ...]]:
+def devices_here() -> dict[str, Texts]:
     """Names of the devices of this machine, by kind."""
     gpus = [_gpu_model(path) for path in sorted(Path(NVIDIA).glob("*/information"))]
     return {
@@ -112,11 +102,12 @@ def device_findings(
     kind = settings.kind
     names = device_names.get(settings.kind, ())
     if kind == "gpu" and machine != CUDA_MACHINE:
-        line = (
+        yield (
+            "problem",
+            "devices",
             "jobs.train.device asks for a GPU, and TensorFlow's wheel with CUDA exists for"
-            f" {CUDA_MACHINE} alone"
+            f" {CUDA_MACHINE} alone, this is {machine}: train on its processor (kind: cpu)",
         )
-        yield "problem", "devices", f"{line}, this is {machine}: train on its processor (kind: cpu)"
         return
     if not names:
         if kind == "gpu":
@@ -174,7 +165,9 @@ def _counted(count: int, kind: str) -> str:
     return f"{count} {kind.upper()}{'s' * (count > 1)}"
 
 
-DEVICES = Subject("devices", "prepare", _device_script, _device_facts, _findings_of_devices)
+DEVICES = Subject(
+    "devices", "prepare", _DEVICE_SCRIPT, {"gpus": _gpus, "tpus": words}, _findings_of_devices
+)
 
 
 HOT_CELSIUS = 80.0
@@ -195,8 +188,12 @@ def memory_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     roles = " + ".join(f"{role} {size_bytes // MEGABYTE}" for role, size_bytes in role_sizes)
     line = f"{roles} = {needed // MEGABYTE} MB of {facts.memory_bytes // MEGABYTE} MB"
     if needed > LARGEST_SHARE * facts.memory_bytes:
-        remedy = "move the coordinator or the PS to another node, or train a smaller model"
-        yield "problem", "memory", f"{line}: more than {LARGEST_SHARE:.0%}; {remedy}"
+        yield (
+            "problem",
+            "memory",
+            f"{line}: more than {LARGEST_SHARE:.0%}; move the coordinator or the PS to"
+            " another node, or train a smaller model",
+        )
     elif role_sizes:
         yield "ok", "memory", line
     if "memory" not in facts.controllers:
@@ -242,8 +239,7 @@ _NEW_ID = (
 )
 
 
-def _card_script(questions: Questions) -> str:
-    return f"""\
+_CARD_SCRIPT = f"""\
 section unwritable; for folder in {quoted(*_WRITABLE)}; do [ -w $folder ] || echo $folder; done
 section overlay; grep -owE 'boot=overlay|overlayroot=[^ ]+' /proc/cmdline 2>/dev/null
 section machine_id; cat /etc/machine-id 2>/dev/null
@@ -251,31 +247,22 @@ section host_keys; awk '{{ print $2 }}' /etc/ssh/ssh_host_*_key.pub 2>/dev/null
 """
 
 
-def _card_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    return {
-        "unwritable": tuple(answer.sections.get("unwritable", "").split()),
-        "overlay": answer.sections.get("overlay", "").strip(),
-        "machine_id": answer.sections.get("machine_id", "").strip(),
-        "host_keys": frozenset(answer.sections.get("host_keys", "").split()),
-    }
-
-
 def _card_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     if facts.unwritable:
-        line = (
-            f"root cannot write below {', '.join(facts.unwritable)}: the file system is read-only"
+        yield (
+            "problem",
+            "card",
+            f"root cannot write below {', '.join(facts.unwritable)}: the file system is"
+            " read-only; `sudo dmesg | grep -i remount` says whether the kernel did that, as"
+            " it does when a card fails",
         )
-        remedy = (
-            "`sudo dmesg | grep -i remount` says whether the kernel did that, as it does when a"
-            " card fails"
-        )
-        yield "problem", "card", f"{line}; {remedy}"
     if facts.overlay:
-        line = (
-            f"an overlay file system ({facts.overlay} in /proc/cmdline) keeps what is written until"
-            " the next boot"
+        yield (
+            "warning",
+            "card",
+            f"an overlay file system ({facts.overlay} in /proc/cmdline) keeps what is written"
+            " until the next boot alone: switch it off in `sudo raspi-config`, and reboot",
         )
-        yield "warning", "card", f"{line} alone: switch it off in `sudo raspi-config`, and reboot"
 
 
 def clones(facts_by_node: Mapping[str, MachineFacts]) -> dict[str, list[str]]:
@@ -296,40 +283,39 @@ def clones(facts_by_node: Mapping[str, MachineFacts]) -> dict[str, list[str]]:
             if facts.machine_id and other_facts.machine_id == facts.machine_id
         ]
         if same_keys:
-            line = (
-                f"it has the SSH host key of {', '.join(same_keys)}, so that each can pose as the"
-                " other"
+            lines_by_node.setdefault(name, []).append(
+                f"it has the SSH host key of {', '.join(same_keys)}, so that each can pose as"
+                f" the other: {_NEW_KEYS}"
             )
-            lines_by_node.setdefault(name, []).append(f"{line}: {_NEW_KEYS}")
         if same_id:
-            line = f"it has the machine-id of {', '.join(same_id)}, as a copied card has"
-            lines_by_node.setdefault(name, []).append(f"{line}: {_NEW_ID}")
+            lines_by_node.setdefault(name, []).append(
+                f"it has the machine-id of {', '.join(same_id)}, as a copied card has: {_NEW_ID}"
+            )
     return lines_by_node
 
 
-CARD = Subject("card", "prepare", _card_script, _card_facts, _card_findings)
+CARD = Subject(
+    "card",
+    "prepare",
+    _CARD_SCRIPT,
+    {
+        "unwritable": words,
+        "overlay": str.strip,
+        "machine_id": str.strip,
+        "host_keys": lambda text: frozenset(text.split()),
+    },
+    _card_findings,
+)
 
 
 WRONG_CLOCK_SECONDS = 60.0
 DRIFTING_CLOCK_SECONDS = 5.0
 
 
-def _clock_script(questions: Questions) -> str:
-    return """\
+_CLOCK_SCRIPT = """\
 section clock; date +%s.%N
-section synchronized; timedatectl show -p NTPSynchronized --value 2>/dev/null
+section clock_synchronized; timedatectl show -p NTPSynchronized --value 2>/dev/null
 """
-
-
-def _clock_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    clock = float(answer.sections["clock"] or 0.0)
-    return {
-        "clock_offset_seconds": clock - (answer.asked_seconds + answer.answered_seconds) / 2,
-        "clock_error_seconds": (answer.answered_seconds - answer.asked_seconds) / 2,
-        "clock_synchronized": (
-            {"yes": True, "no": False}.get(answer.sections["synchronized"].strip())
-        ),
-    }
 
 
 def _clock_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
@@ -348,7 +334,13 @@ def _clock_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
         yield "warning", "clock", f"right now, but nothing keeps it so: {remedy}"
 
 
-CLOCK = Subject("clock", "prepare", _clock_script, _clock_facts, _clock_findings)
+CLOCK = Subject(
+    "clock",
+    "prepare",
+    _CLOCK_SCRIPT,
+    {"clock_synchronized": lambda text: {"yes": True, "no": False}.get(text.strip())},
+    _clock_findings,
+)
 
 
 _ASK_ABI = (
@@ -357,20 +349,19 @@ _ASK_ABI = (
 )
 
 
-def _cage_script(questions: Questions) -> str:
-    return f"section cage; /usr/bin/python3 -I -c {quoted(_ASK_ABI)} 2>/dev/null\n"
+_CAGE_SCRIPT = f"section cage; /usr/bin/python3 -I -c {quoted(_ASK_ABI)} 2>/dev/null\n"
 
 
-def _cage_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    numbers = answer.sections.get("cage", "").split()
+def _coverage(text: str) -> Coverage | None:
+    numbers = text.split()
     if len(numbers) != 2:  # no Python yet, which another finding is about
-        return {"cage": None}
-    return {"cage": held_by(int(numbers[0]), int(numbers[1]))}
+        return None
+    return held_by(int(numbers[0]), int(numbers[1]))
 
 
 def _cage_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     coverage = facts.more.get("cage")
-    if isinstance(coverage, Coverage):
+    if coverage is not None:
         kinds = {"roles": calls_of("role"), "jobs": calls_of("job")}
         yield cage_finding(coverage, kinds)
 
@@ -392,4 +383,4 @@ def cage_finding(
     return "ok", "cage", "; ".join(lines)
 
 
-CAGE = Subject("cage", "prepare", _cage_script, _cage_facts, _cage_findings)
+CAGE = Subject("cage", "prepare", _CAGE_SCRIPT, {"cage": _coverage}, _cage_findings)

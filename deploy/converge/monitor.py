@@ -1,7 +1,8 @@
 """The monitor's Prometheus, the node exporters that it reads, and the keys that let it in. Pure.
 
 The cluster's token lies on its coordinator's node, and the key of each role beside it:
-docs/control.md says what they open. systemd hands them to the units, so that no account reads them.
+docs/security.md says what they open. systemd gives them to the units, so that no account reads
+them.
 """
 
 import hashlib
@@ -14,7 +15,7 @@ from core.control.client import key_of
 from core.control.own_state import is_token
 from deploy.cluster.places import CONTROL_KEYS, CONTROL_TOKEN, MONITOR_ACCOUNT, account_numbers
 from deploy.common.command_line import quoted
-from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.converge.machine_facts import MachineFacts, Questions, Texts
 from deploy.converge.resources import (
     RunningUnit,
     all_written,
@@ -59,8 +60,12 @@ def _exporter_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
         return
     unit = facts.unit(UNIT)
     if unit is None or not holder.startswith(f"process {unit.pid} "):
-        line = f"port {NODE_EXPORTER_PORT} of the node exporter is taken by {holder}"
-        yield "problem", "port", f"{line}: stop it, or set `deployment.node_exporter: false`"
+        yield (
+            "problem",
+            "port",
+            f"port {NODE_EXPORTER_PORT} of the node exporter is taken by {holder}: stop it,"
+            " or set `deployment.node_exporter: false`",
+        )
 
 
 def _plan_exporter(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
@@ -69,16 +74,12 @@ def _plan_exporter(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
         yield from RunningUnit(UNIT, until=until).changes(facts)
 
 
-def _exporter_questions(spec: DeploymentSpec) -> Questions:
-    return Questions(units=(UNIT,), packages=(PACKAGE,))
-
-
 NODE_EXPORTER = Subject(
     "node exporter",
     "services",
     check=_exporter_findings,
     plan=_plan_exporter,
-    questions=_exporter_questions,
+    questions=lambda spec: Questions(units=(UNIT,), packages=(PACKAGE,)),
 )
 
 
@@ -87,7 +88,7 @@ def key_path(task: "Task") -> str:
     return f"{CONTROL_KEYS}/{task.role}-{task.index}"
 
 
-def secret_paths(tasks: Sequence["Task"], coordinates: bool) -> tuple[str, ...]:
+def secret_paths(tasks: Sequence["Task"], coordinates: bool) -> Texts:
     """Return the secrets of a node with these roles."""
     key_paths = tuple(map(key_path, tasks))
     if coordinates:
@@ -156,8 +157,9 @@ def _keep_files(facts: MachineFacts, texts: Sequence[tuple[str, str]]) -> Change
     if file_changes:
         file_changes[-1] = replace(file_changes[-1], steps=(*file_changes[-1].steps, *reread))
     else:
-        detail = "Prometheus has not read it yet"
-        file_changes.append(Change("file", units.MONITOR_FOLDER, "change", detail, reread))
+        file_changes.append(
+            Change("file", units.MONITOR_FOLDER, "change", "Prometheus has not read it yet", reread)
+        )
     yield from file_changes
 
 
@@ -168,28 +170,28 @@ def _monitor_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     cluster_unit = facts.unit(units.MONITOR_UNIT)
     package_unit = facts.unit(units.MONITOR_PACKAGE_UNIT)
     if package_unit is not None and package_unit.running:
-        line = (
-            f"{units.MONITOR_PACKAGE_UNIT} runs here for another user, and the cluster's own would"
-            " take its place"
-        )
-        remedy = (
-            "`sudo systemctl disable --now prometheus` there, or give the role to another node and"
-            " this one's"
-        )
         yield (
             "problem",
             "monitor",
-            f"{line}: {remedy} Prometheus the files of `fab deploy monitor --out DIR`",
+            f"{units.MONITOR_PACKAGE_UNIT} runs here for another user, and the cluster's own"
+            " would take its place: `sudo systemctl disable --now prometheus` there, or give"
+            " the role to another node and this one's Prometheus the files of `fab deploy"
+            " monitor --out DIR`",
         )
     elif (cluster_unit is None or not cluster_unit.running) and port in facts.listening:
-        line = f"port {port} of the monitor is taken by {facts.listening[port]}"
-        yield "problem", "port", f"{line}: stop it, or choose another as `monitor.port`"
+        yield (
+            "problem",
+            "port",
+            f"port {port} of the monitor is taken by {facts.listening[port]}: stop it, or"
+            " choose another as `monitor.port`",
+        )
 
 
 def _plan_package(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     if spec.watches:
-        why = "the cluster runs it from a unit of its own"
-        yield from keep_masked(facts, [units.MONITOR_PACKAGE_UNIT], why)
+        yield from keep_masked(
+            facts, [units.MONITOR_PACKAGE_UNIT], "the cluster runs it from a unit of its own"
+        )
 
 
 def _plan_monitor(spec: DeploymentSpec, facts: MachineFacts) -> Changes:

@@ -101,8 +101,13 @@ def publish(publication: Publication, folders: SharedFolders) -> Change:
     name = f"{publication.kind}/{publication.key}"
     folder = folders.published(publication.kind, publication.key)
     step = Publish(f"publish {name}", folder, publication.files, folders.publishing_user)
-    detail = f"{len(step.files)} files, {step.size_bytes / MEGABYTE:,.0f} MB"
-    return Change("publish", name, "create", detail, (step,))
+    return Change(
+        "publish",
+        name,
+        "create",
+        f"{len(step.files)} files, {step.size_bytes / MEGABYTE:,.0f} MB",
+        (step,),
+    )
 
 
 def copy_seconds(publication: Publication) -> float:
@@ -246,8 +251,13 @@ def _plan_local_data(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
         if publication.kind == "prepared" and key not in facts.data:
             folder = spec.folders.seen("prepared", key)
             script = copy_data(publication, folder)
-            steps = (Shell("copy the windows", script, copy_seconds(publication), hint),)
-            yield Change("data", key, "create", f"from {folder}", steps)
+            yield Change(
+                "data",
+                key,
+                "create",
+                f"from {folder}",
+                (Shell("copy the windows", script, copy_seconds(publication), hint),),
+            )
 
 
 def _questions(spec: DeploymentSpec) -> Questions:

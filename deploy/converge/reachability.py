@@ -2,20 +2,20 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from core.ground.errors import ClusterError
 from core.ground.files import parsed_json
 from deploy.cluster.connector import Connector
-from deploy.cluster.fleet import Fleet, split_errors
+from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import shared_folders
 from deploy.cluster.services import kept_tasks
-from deploy.common.command_line import quoted
 from deploy.converge.apply import StepFailedError, StepFailure
 from deploy.converge.check import Finding
-from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.subject import DeploymentSpec, Found, NodeAnswer, Subject
+from deploy.converge.machine_facts import MachineFacts, Questions, Texts
+from deploy.converge.subject import DeploymentSpec, Found, Subject
+from deploy.converge.survey import survey
 from deploy.render.network import NFS_PORT, NODE_EXPORTER_PORT, firewall_mark
 from deploy.rooted.commands import PYTHON
 
@@ -138,16 +138,15 @@ def unreached_by(inventory: "Inventory", node: Connector) -> tuple[Unreached, ..
     else:
         reasons = []
     if len(reasons) != len(needs):
-        hint = f"`fab deploy ssh --node {node.name}` looks at it by hand"
         raise StepFailedError(
             StepFailure(
                 node.name,
                 "verify",
                 _STEP,
+                outcome.last_lines,
+                f"`fab deploy ssh --node {node.name}` looks at it by hand",
                 "python3 - ...",
                 outcome.return_code,
-                outcome.last_lines,
-                hint,
             )
         )
     return tuple(
@@ -178,23 +177,17 @@ def unreachable(
     A node fails when it does not reach what it needs, or when the coordinator's node does not reach
     its roles.
     """
-    results = fleet.each(lambda node: unreached_by(inventory, node), sorted(names))
-    answers, errors = split_errors(results)
-    failures = [
-        error.record
-        if isinstance(error, StepFailedError)
-        else StepFailure(name, "verify", _STEP, "", None, (str(error),), "")
-        for name, error in errors.items()
-    ]
+    answers = survey(fleet, partial(unreached_by, inventory), sorted(names))
+    failures = [replace(lost, phase="verify", step=_STEP) for lost in answers.lost.values()]
     missing = [
         unreached
-        for of_node in answers.values()
+        for of_node in answers.facts.values()
         for unreached in of_node
         if _counts_after_start(unreached, names, lost)
     ]
     for name in dict.fromkeys(unreached.need.blamed for unreached in missing):
         lines = said_of([unreached for unreached in missing if unreached.need.blamed == name])
-        failures.append(StepFailure(name, "verify", _STEP, "", None, lines, LOOK_AT))
+        failures.append(StepFailure(name, "verify", _STEP, lines, LOOK_AT))
     return failures
 
 
@@ -208,7 +201,7 @@ def _counts_after_start(
     return provider is None or provider in names or unreached.reason != REFUSED
 
 
-def said_of(missing: Sequence[Unreached]) -> tuple[str, ...]:
+def said_of(missing: Sequence[Unreached]) -> Texts:
     """Return one line for each node that asks and reason it got."""
     groups: dict[tuple[str, str], list[str]] = {}
     for unreached in missing:
@@ -234,24 +227,32 @@ def found_unreached(
     it.
     """
     probed_nodes = [name for name, facts in facts_by_node.items() if facts.python is not None]
-    results = fleet.each(lambda node: unreached_by(inventory, node), probed_nodes)
-    findings: list[Finding] = []
-    for name, result in results.items():
-        if isinstance(result, ClusterError):
-            line = str(result).removeprefix(f"{name}: ")
-            if isinstance(result, StepFailedError):
-                line = f"{_STEP}: {' | '.join(result.record.last_lines)}"
-            findings.append(Finding("warning", f"{name} network", f"not looked at: {line}", name))
-            continue
+    answers = survey(fleet, partial(unreached_by, inventory), probed_nodes)
+    findings = [
+        Finding(
+            "warning",
+            f"{name} network",
+            f"not looked at: {' | '.join(failure.last_lines)}",
+            name,
+        )
+        for name, failure in answers.lost.items()
+    ]
+    for name, unreached_ports in answers.facts.items():
         counted = [
-            unreached for unreached in result if _counts(inventory, unreached, facts_by_node, lost)
+            unreached
+            for unreached in unreached_ports
+            if _counts(inventory, unreached, facts_by_node, lost)
         ]
-        for level, missing_ports in (
-            ("problem", [unreached for unreached in counted if unreached.need.blamed]),
-            ("warning", [unreached for unreached in counted if not unreached.need.blamed]),
-        ):
-            for line in said_of(missing_ports):
-                findings.append(Finding(level, f"{name} network", f"{line}; {LOOK_AT}", name))  # type: ignore[arg-type]
+        without_blame = [unreached for unreached in counted if not unreached.need.blamed]
+        blamed = [unreached for unreached in counted if unreached.need.blamed]
+        findings += [
+            Finding("problem", f"{name} network", f"{line}; {LOOK_AT}", name)
+            for line in said_of(blamed)
+        ]
+        findings += [
+            Finding("warning", f"{name} network", f"{line}; {LOOK_AT}", name)
+            for line in said_of(without_blame)
+        ]
     return tuple(findings)
 
 
@@ -272,22 +273,13 @@ def _counts(
     return unreached.reason != REFUSED or unreached.need.port in facts.listening
 
 
-def _script(questions: Questions) -> str:
-    if not questions.peers:
-        return "section routes\n"
-    return (
-        f"section routes; printf 'route get %s\\n' {quoted(*questions.peers)} | ip -o -force -batch"
-        " - 2>/dev/null\n"
-    )
-
-
-def _reachability_facts(answer: NodeAnswer) -> Mapping[str, object]:
+def _sources(text: str) -> dict[str, str]:
     sources: dict[str, str] = {}
-    for line in answer.sections.get("routes", "").splitlines():
+    for line in text.splitlines():
         fields = line.split()
         if fields and fields[0] != "local" and "src" in fields:
             sources[fields[0]] = fields[fields.index("src") + 1]
-    return {"sources": sources}
+    return sources
 
 
 def _check(spec: DeploymentSpec, facts: MachineFacts) -> Found:
@@ -322,5 +314,5 @@ def _questions(spec: DeploymentSpec) -> Questions:
 
 
 REACHABILITY = Subject(
-    "reachability", "services", _script, _reachability_facts, _check, questions=_questions
+    "reachability", "services", facts={"sources": _sources}, check=_check, questions=_questions
 )

@@ -33,8 +33,14 @@ def written(
         Upload(f"write {path}", content, path, mode, owner),
         *then,
     )
-    diff = text_diff(path, None if now is None else now.content, content)
-    return Change(kind, path, "create" if now is None else "change", detail, steps, diff)
+    return Change(
+        kind,
+        path,
+        "create" if now is None else "change",
+        detail,
+        steps,
+        text_diff(path, None if now is None else now.content, content),
+    )
 
 
 def all_written(
@@ -63,9 +69,13 @@ def keep_folder(
         command = give_folder(path, mode, owner)
     else:
         command = make_folder(path, mode, owner)
-    steps = (Shell(f"make {path}", quoted(*command)),)
-    detail = f"mode {mode:04o}, owner {owner}"
-    yield Change("file", path, "create" if now is None else "change", detail, steps)
+    yield Change(
+        "file",
+        path,
+        "create" if now is None else "change",
+        f"mode {mode:04o}, owner {owner}",
+        (Shell(f"make {path}", quoted(*command)),),
+    )
 
 
 def keep_file(
@@ -78,8 +88,9 @@ def keep_file(
     """Write a file unless content, owner and mode are as wanted; `then` is run when it was."""
     now = facts.files.get(path)
     if now is None or (now.content, now.mode, now.owner) != (content, mode, "root"):
-        detail = f"{len(content)} bytes, mode {mode:04o}"
-        yield written("file", path, content, facts, detail, mode, then)
+        yield written(
+            "file", path, content, facts, f"{len(content)} bytes, mode {mode:04o}", mode, then
+        )
 
 
 def keep_secret(facts: MachineFacts, path: str, secret: str, owner: str = "root") -> Changes:
@@ -96,8 +107,13 @@ def keep_absent(
 ) -> Changes:
     """Remove a path of ours that must not be there any more; `before` is run first."""
     if path in facts.files:
-        steps = (*before, Shell(f"remove {path}", quoted(*remove(path))), *then)
-        yield Change("file", path, "remove", "not in the inventory any more", steps)
+        yield Change(
+            "file",
+            path,
+            "remove",
+            "not in the inventory any more",
+            (*before, Shell(f"remove {path}", quoted(*remove(path))), *then),
+        )
 
 
 def keep_masked(
@@ -119,8 +135,9 @@ def keep_masked(
         " done"
     )
     listing = ", ".join(unmasked)
-    steps = (Shell(f"mask {listing}", script, 60.0),)
-    yield Change("unit", listing, "mask", why, steps, runs_jobs=True)
+    yield Change(
+        "unit", listing, "mask", why, (Shell(f"mask {listing}", script, 60.0),), runs_jobs=True
+    )
 
 
 def keep_unit_files(facts: MachineFacts, texts: Iterable[tuple[str, str]]) -> Changes:
@@ -139,8 +156,16 @@ def keep_unit_files(facts: MachineFacts, texts: Iterable[tuple[str, str]]) -> Ch
     ):
         file_changes[-1] = replace(file_changes[-1], steps=(*file_changes[-1].steps, RELOAD))
     elif any(unit.needs_reload for unit in facts.units.values()):
-        detail = "its files changed after it read them"
-        file_changes.append(Change("unit", "systemd", "change", detail, (RELOAD,), runs_jobs=True))
+        file_changes.append(
+            Change(
+                "unit",
+                "systemd",
+                "change",
+                "its files changed after it read them",
+                (RELOAD,),
+                runs_jobs=True,
+            )
+        )
     yield from file_changes
 
 
@@ -198,8 +223,10 @@ class RunningUnit:
             if now is not None and now.active != "inactive":
                 lines.append(RELOAD.script)  # else it calls a unit disabled that it holds
         if reason:
-            failed = f"{{ journalctl -q -o cat --no-pager -n 8 -u {name} >&2; exit 1; }}"
-            lines.append(f"systemctl {what} {name} || {failed}")
+            lines.append(
+                f"systemctl {what} {name} || {{ journalctl -q -o cat --no-pager -n 8 -u"
+                f" {name} >&2; exit 1; }}"
+            )
             if self.until:
                 lines.append(self.until)
         steps = (Shell(f"{what} {self.name}", "\n".join(lines), self.deadline_seconds, self.hint),)

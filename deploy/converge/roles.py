@@ -4,12 +4,12 @@ The way in stays open: rules that shut the operator out are undone. Pure.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from deploy.cluster.places import CONTROL_TOKEN, ROLE_ACCOUNT, UNIT_FOLDER, account_numbers
-from deploy.common.command_line import filled, quoted
-from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.common.command_line import Inline, filled, quoted
+from deploy.converge.machine_facts import MachineFacts, Questions, Texts
 from deploy.converge.monitor import key_for, key_path, secret_at, secret_paths
 from deploy.converge.resources import (
     RELOAD,
@@ -24,7 +24,6 @@ from deploy.converge.subject import (
     Changes,
     DeploymentSpec,
     Found,
-    NodeAnswer,
     Reconnect,
     Shell,
     Subject,
@@ -37,6 +36,7 @@ from deploy.render.network import (
     FIREWALL_UNIT,
     NFS_PORT,
     NODE_EXPORTER_PORT,
+    OPEN_CONNECTIONS,
     RULES_PATH,
     TABLE,
     closed_ports,
@@ -55,22 +55,25 @@ FIREWALL_UNIT_PATH = f"{UNIT_FOLDER}/{FIREWALL_UNIT}"
 ROLLBACK_SECONDS = 60
 LOADED = f"{RULES_PATH}.loaded"
 """The digest of what nft listed right after our rules were loaded."""
+LISTING = (
+    f"nft -s list table inet {TABLE} 2>/dev/null |"
+    f" sed '/^\\tset {OPEN_CONNECTIONS} {{$/,/^\\t}}$/d'"
+)
+"""Lists the loaded rules without the connections of now."""
 CHANGED = "changed"
 """The mark in place of the rules' hash, where nft lists others than it did then."""
 
 
-def _undo_firewall() -> str:
-    return f"""\
+_UNDO_FIREWALL = f"""\
 systemctl stop pscluster-firewall-undo.timer 2>/dev/null
 nft delete table inet {TABLE} 2>/dev/null
 rm -f /run/pscluster-firewall.before
 """
 
 
-def _firewall_script(questions: Questions) -> str:
-    return f"""\
+_FIREWALL_SCRIPT = f"""\
 section firewall
-listed=$(nft -s list table inet {TABLE} 2>/dev/null) &&
+listed=$({LISTING}) && [ -n "$listed" ] &&
     if [ "$(printf '%s\\n' "$listed" | sha256sum)" = "$(cat {LOADED} 2>/dev/null)" ]; then
         printf '%s\\n' "$listed" | grep -o 'pscluster [0-9a-f]*'
     else
@@ -79,9 +82,10 @@ listed=$(nft -s list table inet {TABLE} 2>/dev/null) &&
 """
 
 
-def _firewall_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    fields = answer.sections["firewall"].split()
-    return {"firewall": fields[-1] if fields else None}
+def _loaded_mark(text: str) -> str | None:
+    for mark in reversed(text.split()):
+        return mark
+    return None
 
 
 def _firewall_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
@@ -90,28 +94,24 @@ def _firewall_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     ways = _ways(inventory, spec.name, facts)
     if inventory.deployment.firewall and ways and ways <= closed_ports(inventory, spec.name):
         ports = ", ".join(map(str, sorted(ways)))
-        line = (
-            f"the SSH server listens on port {ports} alone, which the firewall will close to all"
-            " but the nodes"
-        )
         yield (
             "problem",
             "ssh",
-            f"{line}: give the cluster's processes other ports (`ports`), or sshd another",
+            f"the SSH server listens on port {ports} alone, which the firewall will close to"
+            " all but the nodes: give the cluster's processes other ports (`ports`), or sshd"
+            " another",
         )
 
     for closed in closed_to_others(inventory, spec.name, facts):
-        remedy = (
-            "give the cluster's processes other ports (`ports`), or the owner's process another"
-        )
         yield (
             "warning",
             "firewall",
-            f"a start closes {closed} to all but the inventory's nodes: {remedy}",
+            f"a start closes {closed} to all but the inventory's nodes: give the cluster's"
+            " processes other ports (`ports`), or the owner's process another",
         )
 
 
-def closed_to_others(inventory: "Inventory", node: str, facts: MachineFacts) -> tuple[str, ...]:
+def closed_to_others(inventory: "Inventory", node: str, facts: MachineFacts) -> Texts:
     """Return the ports that the table would close and that other programs than ours listen on.
 
     The ports of the node's own roles are not among them: where another process has one, the node is
@@ -176,6 +176,7 @@ def keep_firewall(facts: MachineFacts, rules: str, closes: Sequence[str] = ()) -
         "converge/firewall_load.sh",
         trial=trial,
         TABLE=TABLE,
+        LISTING=Inline(LISTING),
         rollback_seconds=ROLLBACK_SECONDS,
     )
     keep = (
@@ -196,8 +197,14 @@ def keep_firewall(facts: MachineFacts, rules: str, closes: Sequence[str] = ()) -
     detail = "only the inventory's addresses reach the cluster's ports"
     if closes:
         detail += f"; it also closes {', '.join(closes)} to all others"
-    diff = text_diff(RULES_PATH, before, rules.encode())
-    yield Change("firewall", TABLE, "create" if now is None else "change", detail, steps, diff)
+    yield Change(
+        "firewall",
+        TABLE,
+        "create" if now is None else "change",
+        detail,
+        steps,
+        text_diff(RULES_PATH, before, rules.encode()),
+    )
 
 
 def _plan_firewall(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
@@ -216,19 +223,15 @@ def _plan_firewall(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     yield from RunningUnit(FIREWALL_UNIT).changes(facts)
 
 
-def _firewall_questions(spec: DeploymentSpec) -> Questions:
-    return Questions(units=(FIREWALL_UNIT,), packages=("nftables",))
-
-
 FIREWALL = Subject(
     "firewall",
     "firewall",
-    _firewall_script,
-    _firewall_facts,
+    _FIREWALL_SCRIPT,
+    {"firewall": _loaded_mark},
     _firewall_findings,
     _plan_firewall,
-    _undo_firewall,
-    _firewall_questions,
+    _UNDO_FIREWALL,
+    lambda spec: Questions(units=(FIREWALL_UNIT,), packages=("nftables",)),
 )
 
 
@@ -245,8 +248,12 @@ def _role_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
             continue
         for port in (task.port, task.metrics_port):
             if port in facts.listening and port not in own_ports:
-                line = f"port {port} of {task.name} is taken by {facts.listening[port]}"
-                yield "problem", "port", f"{line}: stop it, or choose another port"
+                yield (
+                    "problem",
+                    "port",
+                    f"port {port} of {task.name} is taken by {facts.listening[port]}: stop"
+                    " it, or choose another port",
+                )
 
 
 def _foreign_files(facts: MachineFacts) -> Found:
@@ -272,8 +279,12 @@ def _foreign_files(facts: MachineFacts) -> Found:
             yield "problem", DRIFT, line
     for path, unit in of_all.items():
         if "pscluster" not in path:
-            line = f"{path} changes how every service runs, {unit} too"
-            yield "warning", "units", f"{line}: see that it leaves its account and its cage alone"
+            yield (
+                "warning",
+                "units",
+                f"{path} changes how every service runs, {unit} too: see that it leaves its"
+                " account and its cage alone",
+            )
 
 
 def _ports_of_our_units(facts: MachineFacts) -> set[int]:
@@ -323,8 +334,15 @@ def _plan_roles(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     for task in tasks:
         name = units.unit_name(task)
         path = units.unit_path(name)
-        hint = f"`journalctl -u {name}` there, or `fab deploy logs --node {task.node}`, says more"
-        role = RunningUnit(name, path, texts[path], release, hint=hint, account=account)
+        role = RunningUnit(
+            name,
+            path,
+            texts[path],
+            release,
+            hint=f"`journalctl -u {name}` there, or `fab deploy logs --node {task.node}`, says"
+            " more",
+            account=account,
+        )
         yield from role.changes(facts)
 
 

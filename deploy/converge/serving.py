@@ -3,7 +3,7 @@
 Several are restarted one node after the other, so that clients find a service at any time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from deploy.cluster.connector import Connector
@@ -23,7 +23,6 @@ from deploy.converge.subject import (
     Changes,
     DeploymentSpec,
     Found,
-    NodeAnswer,
     Shell,
     Subject,
 )
@@ -162,7 +161,7 @@ def keep_certificate(facts: MachineFacts, address: str, names: Sequence[str]) ->
     no authority.
     """
     identity = " ".join((address, *names))
-    days, _, signed = str(facts.more.get("certificate", "")).partition(" ")
+    days, _, signed = facts.more.get("certificate", "").partition(" ")
     if not days:
         reason = "there is none"
     elif signed != identity:
@@ -182,16 +181,11 @@ def keep_certificate(facts: MachineFacts, address: str, names: Sequence[str]) ->
     yield Change("file", f"{CERTIFICATES}/server.pem", action, reason, steps)
 
 
-def _script(questions: Questions) -> str:
-    return f"""\
+_CERTIFICATE_SCRIPT = f"""\
 section certificate
 [ -r {SIGNED} ] && read -r until names <{SIGNED} &&
     echo "$(( (until - $(date +%s)) / 86400 )) $names"
 """
-
-
-def _service_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    return {"certificate": answer.sections.get("certificate", "").strip()}
 
 
 def _check(spec: DeploymentSpec, facts: MachineFacts) -> Found:
@@ -200,22 +194,29 @@ def _check(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     service = spec.inventory.service
     unit = facts.unit(SERVICE_UNIT)
     if service.certificate and service.certificate not in facts.files:
-        line = f"{service.certificate} is not there"
         yield (
             "problem",
             "service",
-            f"{line}: put the certificate and its key on the node, or change `service`",
+            f"{service.certificate} is not there: put the certificate and its key on the"
+            " node, or change `service`",
         )
-    days = str(facts.more.get("certificate", "")).partition(" ")[0]
+    days = facts.more.get("certificate", "").partition(" ")[0]
     if days and int(days) < RENEW_DAYS:
-        line = f"the service's certificate runs out in {days} days"
-        yield "warning", "service", f"{line}: `fab deploy start` renews it"
+        yield (
+            "warning",
+            "service",
+            f"the service's certificate runs out in {days} days: `fab deploy start` renews it",
+        )
     if unit is not None and unit.running:
         return
     for port, name in ((service.port, "port"), (service.metrics_port, "metrics_port")):
         if port in facts.listening:
-            line = f"port {port} of the service is taken by {facts.listening[port]}"
-            yield "problem", "port", f"{line}: stop it, or choose another as `service.{name}`"
+            yield (
+                "problem",
+                "port",
+                f"port {port} of the service is taken by {facts.listening[port]}: stop it, or"
+                f" choose another as `service.{name}`",
+            )
 
 
 def _plan(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
@@ -271,8 +272,8 @@ def _questions(spec: DeploymentSpec) -> Questions:
 SERVICE = Subject(
     "service",
     "service",
-    _script,
-    _service_facts,
+    _CERTIFICATE_SCRIPT,
+    {"certificate": str.strip},
     check=_check,
     plan=_plan,
     questions=_questions,

@@ -20,7 +20,7 @@ from deploy.cluster.places import (
     shared_folders,
 )
 from deploy.common.command_line import quoted
-from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.converge.machine_facts import MachineFacts, Questions, Texts
 from deploy.converge.resources import RunningUnit, keep_file, keep_folder, keep_masked, written
 from deploy.converge.subject import (
     DRIFT,
@@ -62,8 +62,11 @@ def keep_exports(facts: MachineFacts, path: str, text: str) -> Changes:
     if now is not None and now.content == text.encode() and exports_all:
         return
     detail = f"{len(expected_entries)} entries, one for each client and folder"
-    hint = f"`sudo exportfs -ra` there says more about {path}"
-    again = Shell("export the folders", export_again(expected_entries), hint=hint)
+    again = Shell(
+        "export the folders",
+        export_again(expected_entries),
+        hint=f"`sudo exportfs -ra` there says more about {path}",
+    )
     yield written("export", path, text.encode(), facts, detail, then=[again])
 
 
@@ -144,8 +147,13 @@ def keep_disk_noted(facts: MachineFacts, folders: SharedFolders) -> Changes:
         f'echo {quoted(folders.export)} "$(cat {mark})" >{NOTE}.new; mv -f {NOTE}.new'
         f" {NOTE}"
     )
-    steps = (Shell("note which disk holds the shared folder", script),)
-    yield Change("file", NOTE, "create", "a missing disk is noticed by it", steps)
+    yield Change(
+        "file",
+        NOTE,
+        "create",
+        "a missing disk is noticed by it",
+        (Shell("note which disk holds the shared folder", script),),
+    )
 
 
 def _noted(folders: SharedFolders, facts: MachineFacts) -> str:
@@ -168,8 +176,10 @@ def disk_trouble(inventory: "Inventory", node: str, facts: MachineFacts) -> Iter
     for point in _points_of_fstab(facts):
         on_it = [folder for folder in own_folders if _holds(point, folder)]
         if on_it and point not in facts.mounts:
-            line = f"{point} of /etc/fstab is not mounted, and {', '.join(on_it)} would lie on it"
-            yield f"{line}: connect its disk, and reboot this node"
+            yield (
+                f"{point} of /etc/fstab is not mounted, and {', '.join(on_it)} would lie on"
+                " it: connect its disk, and reboot this node"
+            )
             return
     if serves:
         yield from _another_folder(shared_folders(inventory), facts)
@@ -206,9 +216,12 @@ def _storage_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     folders = shared_folders(inventory)
     foreign = [*_foreign_exports(folders, facts)]
     if foreign:
-        line = f"{', '.join(foreign[:3])} is exported, and not by {storage.EXPORTS_PATH}"
-        remedy = "take that out of /etc/exports and /etc/exports.d, and `sudo exportfs -ra` there"
-        yield "problem", DRIFT, f"{line}: {remedy}"
+        yield (
+            "problem",
+            DRIFT,
+            f"{', '.join(foreign[:3])} is exported, and not by {storage.EXPORTS_PATH}: take"
+            " that out of /etc/exports and /etc/exports.d, and `sudo exportfs -ra` there",
+        )
     own_folders = {f"{folders.export}/{part}" for part in PARTS}
     foreign_folders = sorted({folder for folder, _ in clients(facts.exports)} - own_folders)
     settings = facts.files.get(storage.SETTINGS_PATH)
@@ -221,25 +234,20 @@ def _storage_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     if mounted and any(
         (unit := facts.unit(name)) and unit.running for name in storage.OLD_NFS_UNITS
     ):
-        line = (
-            f"its owner mounts {', '.join(mounted)} with NFS 3, and a start masks rpcbind and"
-            " rpc.statd here"
-        )
         yield (
             "warning",
             "exports",
-            f"{line}: mount with NFS 4, or make another node the storage server",
+            f"its owner mounts {', '.join(mounted)} with NFS 3, and a start masks rpcbind and"
+            " rpc.statd here: mount with NFS 4, or make another node the storage server",
         )
     if foreign_folders and changes:
-        remedy = (
-            "make another node the storage server, or use an export of another machine"
-            " (`storage.external`)"
-        )
-        line = (
+        yield (
+            "warning",
+            "exports",
             f"its owner exports {', '.join(foreign_folders)}, reached after a start"
-            f" {' and '.join(changes)}"
+            f" {' and '.join(changes)}: if others need it, make another node the storage"
+            " server, or use an export of another machine (`storage.external`)",
         )
-        yield "warning", "exports", f"{line}: if others need it, {remedy}"
 
 
 def _nfs_server(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
@@ -319,11 +327,16 @@ def keep_folders_noted(facts: MachineFacts, folders: Sequence[str]) -> Changes:
         f'[ -d "$folder" ] || echo "$folder"; done; }} >>{NOTED}; [ -e /etc/fstab ] || touch'
         f" {DEPLOY_STATE}/no-fstab"
     )
-    steps = (Shell("note which folders are there", script),)
-    yield Change("file", NOTED, "create", "what `reset` has to know", steps)
+    yield Change(
+        "file",
+        NOTED,
+        "create",
+        "what `reset` has to know",
+        (Shell("note which folders are there", script),),
+    )
 
 
-def _made_folders(spec: DeploymentSpec) -> tuple[str, ...]:
+def _made_folders(spec: DeploymentSpec) -> Texts:
     folders = spec.folders
     ends = [f"{folders.mount}/shared"]
     of_server = []
@@ -357,16 +370,20 @@ def _folder_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     for path in (*_FOLDERS, export, *(f"{export}/{part}" for part in PARTS)):
         file = facts.files.get(path)
         if file is not None and file.kind == "link":
-            remedy = f"mount that there: `{file.target} {path} none bind 0 0` in /etc/fstab"
-            line = f"{path} is a link to {file.target}, not a folder: name that in the inventory"
-            yield "problem", "folder", f"{line}, or remove the link and {remedy}"
-
-
-def _folder_questions(spec: DeploymentSpec) -> Questions:
-    return Questions(files=(*_FOLDERS, CURRENT, NOTED), space=(ENVIRONMENTS,))
+            yield (
+                "problem",
+                "folder",
+                f"{path} is a link to {file.target}, not a folder: name that in the"
+                f" inventory, or remove the link and mount that there: `{file.target} {path}"
+                " none bind 0 0` in /etc/fstab",
+            )
 
 
 NOTED_FOLDERS = Subject("noted folders", "prepare", plan=_notes)
 FOLDERS = Subject(
-    "folders", "prepare", check=_folder_findings, plan=_folders, questions=_folder_questions
+    "folders",
+    "prepare",
+    check=_folder_findings,
+    plan=_folders,
+    questions=lambda spec: Questions(files=(*_FOLDERS, CURRENT, NOTED), space=(ENVIRONMENTS,)),
 )

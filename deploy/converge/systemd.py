@@ -317,26 +317,31 @@ class _Row:
         self._roles.append(f"monitor {state}")
         self._add_port(self._inventory.monitor.port, MONITOR_ACCOUNT)
         if state != "ready":
-            hint = f"`journalctl -u {units.MONITOR_UNIT}` there says more"
-            self._trouble.append(f"monitor {state}: {hint}")
+            self._trouble.append(
+                f"monitor {state}: `journalctl -u {units.MONITOR_UNIT}` there says more"
+            )
 
     def _add_service(self) -> None:
         state = _state(self._facts.unit(units.SERVICE_UNIT))
         listens = self._add_port(self._inventory.service.port, SERVICE_ACCOUNT)
         if state == "ready" and not listens:
             state = "waiting"
-            hint = "`fab service promote --run RUN --inventory FILE`"
-            self._trouble.append(f"service waiting for its first version: {hint}")
+            self._trouble.append(
+                "service waiting for its first version: `fab service promote --run RUN"
+                " --inventory FILE`"
+            )
         elif state != "ready":
-            hint = f"`journalctl -u {units.SERVICE_UNIT}` there says more"
-            self._trouble.append(f"service {state}: {hint}")
+            self._trouble.append(
+                f"service {state}: `journalctl -u {units.SERVICE_UNIT}` there says more"
+            )
         self._roles.append(f"service {state}")
 
     def _look_at_exporter(self) -> None:
         state = _state(self._facts.unit(f"{units.NODE_EXPORTER}.service"))
         if self._inventory.deployment.node_exporter and state != "ready":
-            hint = f"`journalctl -u {units.NODE_EXPORTER}` there says more"
-            self._trouble.append(f"node exporter {state}: {hint}")
+            self._trouble.append(
+                f"node exporter {state}: `journalctl -u {units.NODE_EXPORTER}` there says more"
+            )
 
 
 def _state(unit: UnitFact | None) -> str:

@@ -4,7 +4,7 @@ Each node makes its own keys. The public one is pinned on the operator's machine
 connection whose host key is pinned, and the other nodes get it from there.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from ipaddress import IPv4Interface, IPv4Network
 
 from deploy.cluster.login import IN_CLEAR, TunnelKeys, is_tunnel_key, tunnel_key_changed
@@ -25,7 +25,6 @@ from deploy.converge.subject import (
     DeploymentSpec,
     Found,
     Learn,
-    NodeAnswer,
     Shell,
     Subject,
     Upload,
@@ -62,27 +61,29 @@ _AGAIN = Shell(
 )
 
 
-def _script(questions: Questions) -> str:
-    return f"""\
-section wireguard; [ ! -s {PRIVATE_KEY} ] || wg pubkey <{PRIVATE_KEY} 2>/dev/null
-section tunnels
+_SCRIPT = f"""\
+section {KEY}; [ ! -s {PRIVATE_KEY} ] || wg pubkey <{PRIVATE_KEY} 2>/dev/null
+section {TUNNEL_MODULE}
 {{ [ -d /sys/module/wireguard ] || modprobe -nq wireguard; }} 2>/dev/null && echo kernel
+section {NETWORKS}; ip -o -4 addr show
 """
 
 
-def _tunnel_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    key = answer.sections.get("wireguard", "").strip()
+def _public_key(text: str) -> str | None:
+    key = text.strip()
+    if is_tunnel_key(key):
+        return key
+    return None
+
+
+def _networks(text: str) -> tuple[tuple[str, IPv4Network], ...]:
     networks = []
-    for line in answer.sections.get("addresses", "").splitlines():
+    for line in text.splitlines():
         fields = line.split()
         if "inet" in fields[2:-1]:
             network = IPv4Interface(fields[fields.index("inet") + 1]).network
             networks.append((fields[1], network))
-    return {
-        KEY: key if is_tunnel_key(key) else None,
-        TUNNEL_MODULE: answer.sections.get("tunnels", "").strip() == "kernel",
-        NETWORKS: tuple(networks),
-    }
+    return tuple(networks)
 
 
 def _check(spec: DeploymentSpec, facts: MachineFacts) -> Found:
@@ -102,19 +103,20 @@ def _check(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     now = facts.more.get(KEY)
     pinned = spec.pinned_key
     if now is not None and pinned is not None and now != pinned:
-        yield "problem", "transport", tunnel_key_changed(spec.name, pinned, str(now))
+        yield "problem", "transport", tunnel_key_changed(spec.name, pinned, now)
     if facts.more.get(TUNNEL_MODULE):
         return
-    line = "its kernel has no WireGuard: the process wireguard-go carries it, which is slower"
-    yield "warning", "transport", line
+    yield (
+        "warning",
+        "transport",
+        "its kernel has no WireGuard: the process wireguard-go carries it, which is slower",
+    )
 
 
 def _shared_networks(spec: DeploymentSpec, facts: MachineFacts) -> Iterator[str]:
     """Yield a line for each network of the node that the tunnel's would hide."""
     subnet = IPv4Network(spec.inventory.wireguard.subnet)
-    networks = facts.more.get(NETWORKS, ())
-    assert isinstance(networks, tuple)
-    for interface, network in networks:
+    for interface, network in facts.more.get(NETWORKS, ()):
         if interface != TUNNEL_INTERFACE and network.overlaps(subnet):
             yield (
                 f"{interface} is in {network}, which the tunnel's {subnet} overlaps: choose another"
@@ -161,15 +163,20 @@ def _keep_peers(facts: MachineFacts, spec: DeploymentSpec, keys: TunnelKeys) -> 
     now = facts.files.get(PEERS_PATH)
     to_come = keys.replaced | (spec.takes_part - set(keys.known))
     if to_come or now is None or now.content != text():
-        steps = (Upload(f"write {PEERS_PATH}", text, PEERS_PATH, 0o600), _AGAIN)
-        count = f"{len(spec.inventory.nodes) - 1} other nodes"
-        yield Change("file", PEERS_PATH, "create" if now is None else "change", count, steps)
+        yield Change(
+            "file",
+            PEERS_PATH,
+            "create" if now is None else "change",
+            f"{len(spec.inventory.nodes) - 1} other nodes",
+            (Upload(f"write {PEERS_PATH}", text, PEERS_PATH, 0o600), _AGAIN),
+        )
 
 
 def _opened(what: str, script: str) -> Change:
     """The change of a table of before, until the firewall's own phase replaces it."""
-    steps = (Shell(what, script),)
-    return Change("firewall", "tunnel", "create", "until its rules are replaced", steps)
+    return Change(
+        "firewall", "tunnel", "create", "until its rules are replaced", (Shell(what, script),)
+    )
 
 
 def _plan_keys(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
@@ -217,28 +224,41 @@ def _plan_end(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
     yield from keep_absent(facts, PEERS_PATH)
     if TUNNEL_FOLDER in facts.files:
         keys = spec.keys or TunnelKeys()
-        steps = (
-            Shell(f"remove {TUNNEL_FOLDER}", quoted(*remove(TUNNEL_FOLDER))),
-            Call("forget its public key", lambda _: keys.forget([spec.name])),
+        yield Change(
+            "key",
+            "WireGuard",
+            "remove",
+            "not in the inventory any more",
+            (
+                Shell(f"remove {TUNNEL_FOLDER}", quoted(*remove(TUNNEL_FOLDER))),
+                Call("forget its public key", lambda _: keys.forget([spec.name])),
+            ),
         )
-        yield Change("key", "WireGuard", "remove", "not in the inventory any more", steps)
 
 
-def _undo() -> str:
-    return f"""\
+_UNDO = f"""\
 systemctl stop {TUNNEL_UNIT} 2>/dev/null
 ip link delete {TUNNEL_INTERFACE} 2>/dev/null
 """
 
 
-def _questions(spec: DeploymentSpec) -> Questions:
-    return Questions(
+KEYS = Subject("keys of the tunnel", "prepare", plan=_plan_keys)
+TUNNEL = Subject(
+    "tunnel",
+    "transport",
+    _SCRIPT,
+    {
+        KEY: _public_key,
+        TUNNEL_MODULE: lambda text: text.strip() == "kernel",
+        NETWORKS: _networks,
+    },
+    _check,
+    _plan,
+    _UNDO,
+    lambda spec: Questions(
         files=(TUNNEL_FOLDER, PEERS_PATH, TUNNEL_SCRIPT),
         units=(TUNNEL_UNIT,),
         packages=(IN_THE_KERNEL, IN_USER_SPACE),
-    )
-
-
-KEYS = Subject("keys of the tunnel", "prepare", plan=_plan_keys)
-TUNNEL = Subject("tunnel", "transport", _script, _tunnel_facts, _check, _plan, _undo, _questions)
+    ),
+)
 TUNNEL_END = Subject("end of the tunnel", "services", plan=_plan_end)

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.apps.copy import FETCHED, FOLDER, RECORD, named_app
-from cluster.apps.files import AppFiles, app_path, files_of_app, is_own
+from cluster.apps.copy import FETCHED, FOLDER, RECORD, app_path, named_app
+from cluster.apps.files import AppFiles, files_of_app, is_own
 from cluster.pages.files import REPORT
 from cluster.programs.frames import bytes_fetched
 from core.ground.errors import ClusterError, UsageError
@@ -97,9 +97,8 @@ def refuse_missing_data(inventory: "Inventory", node: Connector, user: str) -> N
     if source is None or _can_read(node, source, user):
         return
     raise UsageError(
-        f"--data {source}: the app reads its data itself, on {node.name}, where no such path is"
-        f" that the account {user} can read: copy it there and give its absolute path, or put it"
-        " into the app"
+        f"--data {source}: the app reads its data on {node.name}, where the account {user} cannot"
+        " read such a path: copy it there and give its absolute path, or put it into the app"
     )
 
 

@@ -247,9 +247,11 @@ def run_on_workers(
         with waiting_for(f"submitting {request.name} to {jobs.node}"):
             name = jobs.submit("run", flags, program_request=request, token=token)
         tasks = program_tasks(jobs.inventory, request.name, token, environments)
-        with waiting_for("starting it on the workers' nodes"):
-            archive = {PROGRAM_ARCHIVE: packed_program(Path(request.program))}
-            failed = start_runners(fleet, jobs.places, tasks, archive)
+        with (
+            waiting_for("starting it on the workers' nodes"),
+            packed_program(Path(request.program)) as archive,
+        ):
+            failed = start_runners(fleet, jobs.places, tasks, {PROGRAM_ARCHIVE: archive})
         if failed:
             raise cancel_without_runners(jobs, name, failed)
         return name

@@ -210,10 +210,10 @@ def _process(folder: JobFolder, request: JobRequest, command: CagedCommand) -> J
         overrides.append(f"jobs.train.app={json.dumps(str(folder.app))}")
     command_line = [*command.arguments, request.job, "--inventory", str(folder.inventory)]
     command_line += [*settings(overrides), *request.flags]
-    if request.wish:
-        program = ProgramRequest.of_text(request.wish)
+    if request.program:
+        program = ProgramRequest.of_text(request.program)
         unpacked = unpacked_program(folder.path, program.program)
-        command_line += ["--wish", replace(program, program=str(unpacked)).to_text()]
+        command_line += ["--program", replace(program, program=str(unpacked)).to_text()]
     if request.job == "sweep":
         command_line += ["--sweep", str(folder.path / SWEEP)]
     environment = {

@@ -1,19 +1,20 @@
 """The jobs on the coordinator's node: submitted, listed, followed, cancelled, fetched."""
 
-import base64
-import json
+import hashlib
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cluster.apps.files import AppFiles, own_digests, remember_digest
 from core.ground.errors import ClusterError, UsageError, reason_of
-from core.ground.parcel import room_on_disk, unpack_folder
+from core.ground.parcel import Content, blocks_of, packed, room_on_disk, unpack_folder
 from core.ground.waiting import Backoff, pause
 from core.logs import say
 from deploy.cluster.cluster import as_overrides
@@ -47,13 +48,12 @@ from deploy.jobs.request import (
     SWEEP,
     JobRequest,
     first_id,
-    pack_app,
     pack_command,
     request_of,
     to_bytes,
 )
 from deploy.render.units import unit_of_job
-from deploy.rooted.commands import drop_job, new_job
+from deploy.rooted.commands import drop_job, file_list, new_job
 
 if TYPE_CHECKING:
     from cluster.programs.program import ProgramRequest
@@ -111,13 +111,10 @@ class NodeJobs:
         as another running job.
         """
         runs = self.places.runs(self.inventory)
-        if program_request is not None:
-            files = {PROGRAM_ARCHIVE: packed_program(Path(program_request.program))}
         digest = ""
         if app is not None:
             digest = app.digest
             remember_digest(digest, str(app.source))
-            files = {**files, APP_ARCHIVE: pack_app(app, APP_FOLDER)}
         addresses = as_overrides(self.inventory)
         request = request_of(
             self.inventory,
@@ -131,9 +128,15 @@ class NodeJobs:
         if SWEEP in files and token:
             request = replace(request, roles={})
         submission = Submission.of(job, time.time(), digest, flags)
-        folder = self._new_folder(
-            job, replace(request, app=digest, token=token, apps=own_digests()), files
-        )
+        request = replace(request, app=digest, token=token, apps=own_digests())
+        with ExitStack() as archives:
+            contents: dict[str, Content] = {**files}
+            if program_request is not None:
+                archive = packed_program(Path(program_request.program))
+                contents[PROGRAM_ARCHIVE] = archives.enter_context(archive)
+            if app is not None:
+                contents[APP_ARCHIVE] = archives.enter_context(packed(app.streams(APP_FOLDER)))
+            folder = self._new_folder(job, request, contents)
         self._note(folder, submission)
         begun = begin(self._node, folder)
         if not begun.ok:
@@ -222,7 +225,7 @@ class NodeJobs:
                 if record.state is JobState.SUBMITTED:
                     unit = unit_of_job(name)
                     raise ClusterError(
-                        f"{self.node}: job {name} was never begun: `systemctl status {unit}` there"
+                        f"{self.node}: job {name} did not begin: `systemctl status {unit}` there"
                         " shows why"
                     )
                 alive = not record.state.ended and record.pid is not None
@@ -309,7 +312,7 @@ class NodeJobs:
             )
         return unpacked
 
-    def _new_folder(self, job: str, request: JobRequest, files: Mapping[str, bytes]) -> JobFolder:
+    def _new_folder(self, job: str, request: JobRequest, files: Mapping[str, Content]) -> JobFolder:
         contents = {
             "request.json": to_bytes(request),
             "inventory.yaml": self.inventory.path.read_bytes(),
@@ -348,20 +351,20 @@ class NodeJobs:
                 ["journalctl", "-q", "-o", "cat", "--no-pager", "-n", "3", of_unit], root=True
             )
             why = " ".join((*heard.last_lines, *begun.last_lines))
-        raise ClusterError(f"{self.node}: the job was not begun: {why}")
+        raise ClusterError(f"{self.node}: the job did not begin: {why}")
 
 
 def new_folder(
-    node: Connector, places: NodePlaces, job: str, files: Mapping[str, bytes]
+    node: Connector, places: NodePlaces, job: str, files: Mapping[str, Content]
 ) -> JobFolder | CommandResult:
     """Make the folder of a job with these files in it; what the node said where it cannot."""
     root = JobsRoot(Path(places.state))
-    encoded = {name: base64.b64encode(content).decode() for name, content in files.items()}
-    content = json.dumps(encoded).encode()
+    sent = [_listed(name, files[name]) for name in sorted(files)]
+    first = first_id(job, datetime.now(UTC))
     answer = node.run(
-        new_job(str(root.jobs), places.user, KEPT_JOBS, first_id(job, datetime.now(UTC))),
-        stdin=content,
-        deadline_seconds=_SUBMIT_SECONDS + len(content) / _BYTES_A_SECOND,
+        new_job(str(root.jobs), places.user, KEPT_JOBS, first, file_list(sent)),
+        stdin=chain.from_iterable(blocks_of(files[name]) for name in sorted(files)),
+        deadline_seconds=_SUBMIT_SECONDS + sum(size for _, _, size in sent) / _BYTES_A_SECOND,
         root=True,
     )
     name = answer.text.strip().rpartition("\n")[
@@ -370,6 +373,15 @@ def new_folder(
     if answer.ok and is_job_id(name):
         return root.job(name)
     return answer
+
+
+def _listed(name: str, content: Content) -> tuple[str, str, int]:
+    digest = hashlib.sha256()
+    size_bytes = 0
+    for block in blocks_of(content):
+        digest.update(block)
+        size_bytes += len(block)
+    return name, digest.hexdigest(), size_bytes
 
 
 def begin(node: Connector, folder: JobFolder) -> CommandResult:

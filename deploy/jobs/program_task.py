@@ -10,8 +10,10 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from cluster.apps.environments import ON_NODES, hold, is_there, python_of
 from cluster.apps.files import digests_variable
@@ -21,7 +23,7 @@ from core.cage.calls import WholeCage
 from core.cage.landlock import Cage
 from core.cage.profiles import calls_of, rights_of
 from core.ground.errors import ClusterError, ExitCode, UsageError
-from core.ground.parcel import packed_folder
+from core.ground.parcel import opened, packed
 from core.logs import say
 from core.server.process import notify
 from deploy.common.interrupts import interruptible
@@ -53,40 +55,30 @@ MOST_BYTES = 64 << 20
 _LEFT_OUT = frozenset({"__pycache__", "runs", "node_modules"})
 
 
-def packed_program(program: Path) -> bytes:
-    """Return the program's folder as a compressed archive of plain, visible files.
+def packed_program(program: Path) -> AbstractContextManager[BinaryIO]:
+    """Pack the plain, visible files of the program's folder, as `packed` does.
 
     Hidden files, links, Python environments and `runs/` stay here. Raises UsageError beyond
     MOST_FILES or MOST_BYTES and for a program that would stay here, ClusterError for a file that
     cannot be read.
     """
-    sizes: dict[Path, int] = {}
+    paths: set[Path] = set()
     total = 0
     for path, size in _program_files(program.parent):
-        sizes[path] = size
+        paths.add(path)
         total += size
-        if len(sizes) > MOST_FILES or total > MOST_BYTES:
+        if len(paths) > MOST_FILES or total > MOST_BYTES:
             raise UsageError(
                 f"{program.parent}: the folder of a program goes to the node whole, and this one"
                 f" has more than {MOST_FILES} files or {MOST_BYTES >> 20} MiB: put {program.name}"
                 " and its modules into a folder of their own"
             )
-    if program not in sizes:
+    if program not in paths:
         raise UsageError(
             f"{program}: hidden files and links stay here: name the program itself, by a plain name"
         )
-    try:
-        return packed_folder(
-            PROGRAM_FOLDER,
-            (
-                (str(path.relative_to(program.parent)), path.read_bytes()[: sizes[path]])
-                for path in sorted(sizes)
-            ),
-        )
-    except OSError as problem:
-        raise ClusterError(
-            f"{problem.filename or program}: cannot be read: {problem.strerror}"
-        ) from None
+    names = {f"{PROGRAM_FOLDER}/{path.relative_to(program.parent)}": path for path in sorted(paths)}
+    return packed(opened(names))
 
 
 def _program_files(folder: Path) -> Iterator[tuple[Path, int]]:
@@ -200,8 +192,6 @@ def unpacked_program(job_path: Path, program: str) -> Path:
 def _hold_environment(key: str) -> str:
     """The Python of the environment, which stays as long as this process. Raises ClusterError."""
     if not is_there(ON_NODES, key):
-        raise ClusterError(
-            f"{ON_NODES / key}: expected the packages of the program, they are gone: run it again"
-        )
+        raise ClusterError(f"{ON_NODES / key}: the packages of the program are gone: run it again")
     hold(ON_NODES / key)
     return str(python_of(ON_NODES, key))

@@ -13,9 +13,9 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from cluster.apps.files import MOST_BYTES, MOST_FILES, AppFiles, files_of_app
+from cluster.apps.files import MOST_BYTES, MOST_FILES, files_of_app
 from core.ground.children import finished
-from core.ground.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError, reason_of
 from core.ground.files import (
     LARGEST_OF_RUN,
     NO_LINK,
@@ -24,7 +24,7 @@ from core.ground.files import (
     read_object,
     record_of,
 )
-from core.ground.parcel import ParcelKind, packed_folder, unpack_folder
+from core.ground.parcel import ParcelKind, unpack_folder
 from deploy.common.project import environment_for_any_folder, module_command
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from core.inventory import Inventory
     from core.inventory.training import TrainJob
 
-SCHEMA = 1
+SCHEMA = 2
+"""Requests of schema 1 had another name for `program`."""
 SWEEP = "sweep.yaml"
 """The file of a sweep, in the folder of its job."""
 RESUMABLE = ("train", "cv", "run", "sweep")
@@ -104,10 +105,14 @@ def read_record(path: Path, kind: type[Record], what: str) -> Record:
         content = read_object(path, LARGEST_OF_RUN, SCHEMA)
         del content["schema"]
         return record_of(kind, content)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise ClusterError(
+            f"{path}: cannot be read: {reason_of(error)}: look at its owner and its disk"
+        ) from error
+    except ValueError as error:
         raise UsageError(
-            f"{path}: expected {what} writes, got {type(error).__name__}: {error}; `fab deploy"
-            " start --no-jobs` brings the node to the version of `fab` that wrote it"
+            f"{path}: expected {what} writes, got {error}; `fab deploy start --no-jobs` brings the"
+            " node to the version of `fab` that wrote it"
         ) from error
 
 
@@ -119,10 +124,10 @@ class JobRequest:
     has the metrics address (`host:port`) of each role by its name (`ps:0`); it is empty for a job
     that needs none. `inventory` is the operator's own name of the file, for messages. With `after`,
     the id of another job, this one starts once that is done. `app` is the digest of the app whose
-    archive lies beside the request; empty without one. `wish` is a `ProgramRequest` as text, of the
-    job `run`; its program is a file of the archive beside the request. The processes of a program
-    on other nodes show the `token`. `apps` are digests of the operator's own apps: the code of a
-    run that the job resumes or evaluates runs on the node only if it is one of them.
+    archive lies beside the request; empty without one. `program` is a `ProgramRequest` as text, of
+    the job `run`; its file is in the archive beside the request. The processes of a program on
+    other nodes show the `token`. `apps` are digests of the operator's own apps: the code of a run
+    that the job resumes or evaluates runs on the node only if it is one of them.
     """
 
     job: str
@@ -132,7 +137,7 @@ class JobRequest:
     roles: Mapping[str, str] = field(default_factory=dict)
     after: str = ""
     app: str = ""
-    wish: str = ""
+    program: str = ""
     token: str = ""
     apps: tuple[str, ...] = ()
 
@@ -177,7 +182,7 @@ def request_of(
         tuple(node_flags),
         roles,
         after,
-        wish=shipped,
+        program=shipped,
     )
 
 
@@ -206,14 +211,6 @@ PROGRAM = ParcelKind("the program cannot be unpacked", "run it again", APP.most_
 MOST_PACKED_BYTES = 4 << 30
 
 
-def pack_app(app: AppFiles, name: str) -> bytes:
-    """Return the archive of the files below the folder `name`.
-
-    Raises UsageError if one has changed meanwhile.
-    """
-    return packed_folder(name, ((file.name, app.content(file)) for file in app.files))
-
-
 def unpack_app(archive: Path, digest: str, into: Path) -> None:
     """Unpack the files of the app as the folder `into`, and remove the archive.
 
@@ -225,9 +222,12 @@ def unpack_app(archive: Path, digest: str, into: Path) -> None:
         try:
             actual = files_of_app(unpacked).digest
         except UsageError as problem:
-            raise ValueError(str(problem)) from None
+            raise ClusterError(f"{into}: {APP.refusal}: {problem}; {APP.remedy}") from None
         if actual != digest:
-            raise ValueError(f"expected files with the digest {digest:.16}, got {actual:.16}")
+            raise ClusterError(
+                f"{into}: {APP.refusal}: expected files with the digest {digest:.16}, got"
+                f" {actual:.16}; {APP.remedy}"
+            )
 
     unpack_file(archive, into, APP, checked)
     archive.unlink()
@@ -243,7 +243,8 @@ def unpack_file(
     try:
         descriptor = os.open(archive, NO_LINK)
     except OSError as problem:
-        raise ClusterError(f"{archive}: {kind.refusal}: {problem}; {kind.remedy}") from None
+        reason = reason_of(problem)
+        raise ClusterError(f"{archive}: {kind.refusal}: {reason}; {kind.remedy}") from None
     with os.fdopen(descriptor, "rb") as stream:
         return unpack_folder(stream, target.name, target.parent, kind, checked)
 

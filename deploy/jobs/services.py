@@ -258,7 +258,7 @@ class ForegroundJobs(JobServices):
                 else:
                     python = ""
                 request = replace(request, python=python)
-            flags += ["--wish", request.to_text()]
+            flags += ["--program", request.to_text()]
         if spec.sweep is not None:
             flags = ["--sweep", str(spec.sweep.file), *flags]
         trained = spec.inventory(self._inventory)

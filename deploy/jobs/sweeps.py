@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cluster.apps.files import own_digests
 from cluster.programs.frames import key_of_runner
 from core.ground.errors import ClusterError, UsageError
+from core.ground.parcel import Content
 from core.logs import say
 from deploy.cluster.connector import CommandResult, Connector
 from deploy.cluster.fleet import Fleet, split_errors
@@ -33,7 +34,7 @@ def start_runners(
     fleet: Fleet,
     places: NodePlaces,
     tasks: Sequence[tuple["Task", ProgramTask]],
-    files: Mapping[str, bytes],
+    files: Mapping[str, Content],
 ) -> Mapping[str, ClusterError]:
     """Start each runner on its worker's node with these files.
 
@@ -90,7 +91,7 @@ def cancel_without_runners(
 
 
 def start_runner(
-    node: Connector, places: NodePlaces, task: ProgramTask, files: Mapping[str, bytes]
+    node: Connector, places: NodePlaces, task: ProgramTask, files: Mapping[str, Content]
 ) -> None:
     """Start the runner of one member as a unit of its node, with these files in its folder.
 
@@ -105,7 +106,7 @@ def start_runner(
     if not begun.ok:
         output_tail = node.run(["tail", "-n", "3", str(job_folder.output)], user=places.user)
         why = " ".join((*output_tail.text.split(), *begun.last_lines))
-        raise ClusterError(f"{node.name}: the runner of {task.member} was not begun: {why}")
+        raise ClusterError(f"{node.name}: the runner of {task.member} did not begin: {why}")
 
 
 SEARCH_REQUIREMENTS = Path(__file__).with_name("search_requirements.txt")

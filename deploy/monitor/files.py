@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from jinja2 import StrictUndefined, Template
 
-from core.control.door import listening
 from core.control.own_state import kept_token, make_private, state_of_services
 from core.ground.children import Child, EndRequest
 from core.ground.errors import ClusterError, reason_of
 from core.ground.files import atomic_write
+from core.ground.ports import check_free
 from core.ground.waiting import until
 from deploy.common.interrupts import interruptible
 from deploy.common.project import ROOT
@@ -301,12 +301,9 @@ def _start(command_line: Sequence[str], folder: Path, log: Path) -> Child:
 def _check_that_it_is_free(port: int) -> None:
     """Raises ClusterError on a taken port."""
     try:
-        listening(HOST, port).close()
-    except OSError as problem:
-        raise ClusterError(
-            f"port {port} of {HOST} is not free ({problem.strerror}), perhaps another Prometheus"
-            " has it: choose another port, e.g. --set monitor.port=9091"
-        ) from None
+        check_free(HOST, port, "Prometheus")
+    except ClusterError as problem:
+        raise ClusterError(f"{problem}, e.g. --set monitor.port=9091") from None
 
 
 def _wait_until_ready(child: Child, address: str, password: str, log: Path) -> None:

@@ -230,7 +230,7 @@ _IMAGE = re.compile(
 _MEBIBYTE = 1 << 20
 _STEP_MEBIBYTES = 32
 _LIBRARIES_BYTES = 277 * 10**6
-"""Pages of TensorFlow's libraries (docs/roles.md): a limit counts them, and a role without room
+"""Pages of TensorFlow's libraries (docs/engine.md): a limit counts them, and a role without room
 rereads them."""
 _LARGEST_SHARE = 0.8
 

@@ -81,6 +81,11 @@ def tunnel_unit(inventory: "Inventory", node: str, *, in_kernel: bool) -> str:
 RULES_PATH = f"{CONFIGURATION}/firewall.nft"
 FIREWALL_UNIT = "pscluster-firewall.service"
 TABLE = "pscluster"
+OPEN_CONNECTIONS = "open_connections"
+"""The set of the addresses and ports with connections, which nft fills itself."""
+MOST_CONNECTIONS = 512
+"""Connections of one address to one port. The service takes 384 of all phones, which may stand
+behind one address; 128 workers on one machine open 128 to a server."""
 NFS_PORT = 2049
 NODE_EXPORTER_PORT = 9100
 _LONGEST_LISTED = 8
@@ -107,6 +112,9 @@ def ruleset(inventory: "Inventory", node: str) -> str:
     servers there. They and the coordinator's port are of jobs alone, roles do not connect there.
 
     The service's port answers nodes and `service.allow`.
+
+    An address opens `MOST_CONNECTIONS` to a port; the SYN of one more is dropped, and its system
+    tries again.
 
     With WireGuard the closed ports answer within the tunnel alone, and its own port the addresses
     that the inventory announces.
@@ -143,6 +151,8 @@ def ruleset(inventory: "Inventory", node: str) -> str:
             if task.node in inventory.admitted
         ],
         closed=closed,
+        open_connections=OPEN_CONNECTIONS,
+        most_connections=MOST_CONNECTIONS,
         metrics=metrics,
         service_port=inventory.service.port if inventory.service_nodes else None,
         clients=inventory.service.allow,

@@ -73,18 +73,18 @@ def remove(path: str) -> list[str]:
 
 
 def file_list(files: Iterable[tuple[str, str, int]]) -> str:
-    """Name, SHA-256 and bytes of each file, in the format of the program's `copy`."""
+    """Name, SHA-256 and bytes of each file, as the program's `copy` and `new-job` read them."""
     return json.dumps(sorted(files), separators=(",", ":"))
 
 
-def new_job(jobs: str, owner: str, retained_jobs: int, first: str) -> list[str]:
-    """Make a job's folder with the files on stdin (JSON: names and base64).
+def new_job(jobs: str, owner: str, retained_jobs: int, first: str, listed: str) -> list[str]:
+    """Make a job's folder with the files on stdin, one after the other, as `file_list` names them.
 
     It keeps the newest `retained_jobs` ended jobs.
 
     Prints its id: `first`, or with -2, -3 and so on.
     """
-    return _jobs("new-job", jobs, owner, str(retained_jobs), first)
+    return _jobs("new-job", jobs, owner, str(retained_jobs), first, listed)
 
 
 def drop_job(jobs: str, name: str) -> list[str]:

@@ -14,7 +14,7 @@ import os
 import pwd
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -250,27 +250,18 @@ def make_point(path: str) -> None:
                 ) from None
 
 
-def write_all(descriptor: int, content: bytes) -> None:
-    """Write all of `content`."""
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-
-
-def put(parent: int, name: str, content: bytes, mode: int, uid: int, gid: int) -> None:
-    """Write a file in the folder `parent`, whole or not at all.
+def put(parent: int, name: str, blocks: Iterable[bytes], mode: int, uid: int, gid: int) -> None:
+    """Write a file of these blocks in the folder `parent`, whole or not at all.
 
     It takes the place of a file or a link of that name.
     """
     partial = f".{name}.{os.getpid()}.partial"
     descriptor = os.open(partial, NEW, 0o600, dir_fd=parent)
     try:
-        try:
-            write_all(descriptor, content)
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(blocks)
             os.fchmod(descriptor, mode)
             os.fchown(descriptor, uid, gid)
-        finally:
-            os.close(descriptor)
         os.replace(partial, name, src_dir_fd=parent, dst_dir_fd=parent)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -281,9 +272,9 @@ def put(parent: int, name: str, content: bytes, mode: int, uid: int, gid: int) -
 def write(path: str, mode: str, owner: str) -> None:
     """Write stdin to the file `path`."""
     uid, gid = account_ids(owner)
-    content = sys.stdin.buffer.read()
+    blocks = iter(lambda: os.read(sys.stdin.fileno(), BLOCK_BYTES), b"")
     with parent_of(path) as (parent, name):
-        put(parent, name, content, int(mode, 8), uid, gid)
+        put(parent, name, blocks, int(mode, 8), uid, gid)
 
 
 def discard(parent: int, name: str) -> None:
@@ -332,11 +323,7 @@ def copy(source: str, target: str, listed: str) -> None:
 
 def copy_one(source: str, folder: int, name: str, sha256: str, size: int) -> None:
     """Copy one file; it is read once, so that the hash is that of the copy."""
-    import hashlib
-
     where = os.path.join(source, name)
-    if "/" in name or name in ("", ".", ".."):
-        raise Refused(f"{name!r}: expected a plain file name")
     try:
         source_descriptor = os.open(where, READ)
     except FileNotFoundError:
@@ -356,24 +343,29 @@ def copy_one(source: str, folder: int, name: str, sha256: str, size: int) -> Non
                 f" {status.st_size}: publish it again",
                 72,
             )
-        target_descriptor = os.open(name, NEW, 0o644, dir_fd=folder)
-        try:
-            digest = hashlib.sha256()
-            remaining_bytes = size
-            while remaining_bytes and (
-                block := os.read(source_descriptor, min(remaining_bytes, BLOCK_BYTES))
-            ):
-                digest.update(block)
-                write_all(target_descriptor, block)
-                remaining_bytes -= len(block)
-            os.fchmod(target_descriptor, 0o644)
-        finally:
-            os.close(target_descriptor)
-        if digest.hexdigest() != sha256:
+        if receive(source_descriptor, folder, name, size)[1] != sha256:
             os.unlink(name, dir_fd=folder)
             raise Refused(f"{where} is not the file that was published: publish it again", 72)
     finally:
         os.close(source_descriptor)
+
+
+def receive(source: int, folder: int, name: str, size: int) -> tuple[int, str]:
+    """Write at most `size` bytes of `source` as a new file; how many came, and their SHA-256."""
+    import hashlib
+
+    if "/" in name or name in ("", ".", ".."):
+        raise Refused(f"{name!r}: expected a plain file name")
+    digest = hashlib.sha256()
+    received = 0
+    descriptor = os.open(name, NEW, 0o644, dir_fd=folder)
+    with os.fdopen(descriptor, "wb") as file:
+        while block := os.read(source, min(size - received, BLOCK_BYTES)):
+            digest.update(block)
+            file.write(block)
+            received += len(block)
+        os.fchmod(descriptor, 0o644)
+    return received, digest.hexdigest()
 
 
 FILE_VERBS: Mapping[str, Callable[..., None]] = {

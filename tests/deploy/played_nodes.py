@@ -86,7 +86,4 @@ class PlayedNodes:
         self, _inventory: Any, _fleet: Any, names: Sequence[str], _lost: Any
     ) -> list[StepFailure]:
         failed = [name for name in self.unreached if name in names]
-        return [
-            StepFailure(name, "verify", "reach the roles", "", None, ("no route",), "")
-            for name in failed
-        ]
+        return [StepFailure(name, "verify", "reach the roles", ("no route",)) for name in failed]

@@ -23,6 +23,7 @@ def written() -> dict[str | Path, str]:
         commands.PAGE: commands.render(flags),
         status.SCHEMA: status.written(status.schema()),
         status.HISTORY: status.written(status.history_schema()),
+        status.FORMAT: status.written(status.format_schema()),
         **{f"docs/{name}": page for name, page in extension_tables.pages().items()},
     }
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.inventory import templates
+from core.ground import ports as ground_ports
 from tests import ports
 
 FIRST = 1_000
@@ -12,10 +12,10 @@ END = 4_500
 
 def claimed(patch: pytest.MonkeyPatch) -> tuple[range, object]:
     """The ports that one more process draws from, and what gives them back."""
-    patch.setattr(templates, "LOWEST_PORT", FIRST)
-    patch.setattr(templates, "_ephemeral_start", lambda: END)
+    patch.setattr(ground_ports, "LOWEST_PORT", FIRST)
+    patch.setattr(ground_ports, "_ephemeral_start", lambda: END)
     back = ports.draw_apart()
-    return range(templates.LOWEST_PORT, templates._ephemeral_start()), back
+    return range(ground_ports.LOWEST_PORT, ground_ports._ephemeral_start()), back
 
 
 def test_each_process_has_a_share_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Messages that a Pi's first day quotes are the product's own: one string of the sources has most
+"""Messages that the runbook quotes are the product's own: one string of the sources has most
 words of each."""
 
 import ast
@@ -12,7 +12,7 @@ from tests.habits.sources import PROJECT, modules
 
 pytestmark = pytest.mark.sources
 
-PAGE = PROJECT / "docs" / "first-day.md"
+PAGE = PROJECT / "docs" / "runbook.md"
 COMMANDS = ("sudo ", "fab ", "ssh ", "ls: ")
 FEWEST_WORDS = 4
 MOST_WORDS = 40

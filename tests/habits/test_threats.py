@@ -1,4 +1,4 @@
-"""Each threat of docs/threats.md names the tests that play it, and these exist."""
+"""Each threat of docs/security.md names the tests that play it, and these exist."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ from tests.habits.plain_english import PROJECT
 
 pytestmark = pytest.mark.sources
 
-PAGE = PROJECT / "docs/threats.md"
+PAGE = PROJECT / "docs/security.md"
 TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 THREATS = "| threat | barrier | test |"
 

@@ -145,7 +145,7 @@ def refused(file: Path, said: str, format_name: str | None = None) -> None:
 @pytest.mark.parametrize(
     ("name", "files", "said"),
     [
-        ("edge-impulse-json", ["a.json"], "the format has not a rotation; record with that sensor"),
+        ("edge-impulse-json", ["a.json"], "the format lacks a rotation; record with that sensor"),
         ("phyphox", ["walk.zip"], "no file of the sensor 'Gyroscope', got Accelerometer"),
         ("sensorlog", ["a.csv", "b.csv"], "expected one recording, got 2: own/a.csv, own/b.csv"),
     ],

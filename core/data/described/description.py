@@ -49,20 +49,20 @@ class TextForm(Section):
     )
     decimal: Literal[".", ","] = Field(".", description="the decimal sign")
     quote: Literal['"', "'"] = Field('"', description="around a value that has separators")
-    comment: Mark = Field("", description="a line that begins so is left out")
+    comment: Mark = Field("", description="mark at the start of a line that is left out")
     end: Mark = Field("", description="a mark at the end of each reading, besides the line's end")
     names: Names = Field(
         (), description="of the columns, where a file may have no line of these names; else empty"
     )
     columns: int | None = Field(
-        None, ge=1, le=1000, description="so many columns, named 1, 2, 3, in the place of `names`"
+        None, ge=1, le=1000, description="number of columns, called 1, 2, 3 ...; instead of `names`"
     )
-    skip_lines: int = Field(0, ge=0, le=1000, description="lines before the first one that counts")
+    skip_lines: int = Field(0, ge=0, le=1000, description="lines to skip at the start")
     encoding: Literal["utf-8", "utf-16", "latin-1", "cp1252"] = Field(
         "utf-8", description="of the text"
     )
     sensor: Text | None = Field(
-        None, description="the column that says whose values a line has, as `sensor` of channels"
+        None, description="the column that names the sensor of a line, as `sensor` of `channels`"
     )
     in_turn: bool = Field(False, description="whether a line may lack the values of a `sensor`")
 
@@ -89,7 +89,7 @@ class JsonForm(Section):
         None, description="the keys down to the milliseconds between two readings"
     )
     sensor: Short | None = Field(
-        None, description="the key of a reading that says its sensor, instead of a path"
+        None, description="the key of a reading's sensor, instead of a path"
     )
 
 
@@ -101,17 +101,18 @@ class ChannelForm(Section):
     unit: Literal["g", "m/s2", "mg", "rad/s", "deg/s", "uT", "mT", "gauss", "none"] = Field(
         description="in the file; windows have g, rad/s and uT"
     )
-    factor: float = Field(1.0, gt=0.0, description="how many of `unit` one count of the file is")
+    factor: float = Field(1.0, gt=0.0, description="size of one count of the file, in `unit`")
     sign: Literal[1, -1] = Field(1, description="-1 turns the channel, or all three axes")
     sensor: Text | None = Field(
-        None, description="what `{sensor}` says of its file, where sensors have files of their own"
+        None,
+        description="the word at `{sensor}` in its file's path, if sensors have files of their own",
     )
     gravity: bool = Field(True, description="whether an acceleration includes gravity's")
     added_to: Short | None = Field(
         None,
         description=(
-            "the name of other channels that these are added to, as gravity to an acceleration"
-            " without it; they are no channels of their own then"
+            "the name of the channels that these are added to, as gravity to an acceleration"
+            " without it; then these are no channels of their own"
         ),
     )
 
@@ -146,10 +147,12 @@ class IntervalForm(Section):
     unit: Literal["s", "ms", "us", "ns", "iso", "rows"] = Field(
         "s", description="of both; `rows` count the readings from 1, both included"
     )
-    pattern: Text | None = Field(None, description="of both, as that of `time`; no `unit` then")
+    pattern: Text | None = Field(
+        None, description="form of both moments, as in `time`; then without `unit`"
+    )
     shared: bool = Field(
         False,
-        description="whether recordings of the same times were made at once, as of two wrists",
+        description="whether recordings were made at the same time, such as on two wrists",
     )
     label: Text = Field(description="the column of the label")
     person: Text | None = Field(None, description="the column of the person")
@@ -161,7 +164,7 @@ class LabelForm(Section):
 
     column: Text | None = Field(None, description="null: `{label}` of a file's path")
     intervals: IntervalForm | None = Field(
-        None, description="a file of intervals says it; readings outside of them are left out"
+        None, description="a file of intervals and their labels; readings outside are left out"
     )
     words: dict[str, str | None] = Field(
         {},
@@ -176,17 +179,17 @@ class WhoForm(Section):
     """Whose readings they are, or of which session."""
 
     column: Text | None = Field(None, description="null: `{person}` or `{session}` of the path")
-    name: Text | None = Field(None, description="the name where no path says one")
+    name: Text | None = Field(None, description="the name, if no path has one")
 
 
 class AboutForm(Section):
     """What a recording says of its device, beside its readings."""
 
-    sensor: Text = Field(description="the file's, or that of a document's objects, as of channels")
+    sensor: Text = Field(description="the sensor that names the device, as `sensor` of `channels`")
     turned: Names = Field(
-        description="what it has, as KEY=WORD, where these channels have the opposite sign"
+        description="KEY=WORD of a device whose `channels` have the opposite sign"
     )
-    unless: Names = Field((), description="what it has where they have not")
+    unless: Names = Field((), description="KEY=WORD of a device whose `channels` keep their sign")
     channels: Names = Field(description="the names of these channels")
 
 
@@ -194,7 +197,7 @@ class RecordingFormat(Section):
     """The description of recordings."""
 
     like: Text | None = Field(
-        None, description="a format of ours, whose sections count where these are left out"
+        None, description="a known format that gives the sections left out here"
     )
     title: Text = Field("own recordings", description="what these recordings are")
     origin: Text | None = Field(None, description="where the format is published")
@@ -219,16 +222,16 @@ class RecordingFormat(Section):
         ),
     )
     missing: tuple[str, ...] = Field(
-        ("", "NaN", "nan", "NA", "null"), description="words of a value that is missing"
+        ("", "NaN", "nan", "NA", "null"), description="words for a missing value"
     )
     time: TimeForm = Field(default_factory=TimeForm)
     channels: tuple[ChannelForm, ...] = Field(min_length=1, max_length=64)
-    about: AboutForm | None = Field(None, description="null: nothing says which device it was")
+    about: AboutForm | None = Field(None, description="null: the device is unknown")
     label: LabelForm = Field(default_factory=LabelForm)
     hints: dict[str, str] = Field(
         {},
         exclude=True,
-        description="by path pattern of a file that may say labels: how these are used",
+        description="by path pattern of a file with labels: how to use it",
     )
     person: WhoForm = Field(default_factory=WhoForm)
     session: WhoForm = Field(default_factory=WhoForm)
@@ -240,7 +243,7 @@ class RecordingFormat(Section):
         ),
     )
     test_people: Annotated[tuple[str, ...], BeforeValidator(lambda value: _words(value))] = Field(
-        (), description="who is the test; empty: a fifth of the people"
+        (), description="people of the test; empty: a fifth of all people"
     )
     bad_lines: float = Field(
         0.0, ge=0.0, lt=0.5, description="the share of lines that may be damaged"
@@ -253,7 +256,7 @@ class RecordingFormat(Section):
         for path_words in placed:
             if path_words - set(PLACED):
                 raise invalid(
-                    f"a path says {', '.join(PLACED)}, got {min(path_words - set(PLACED))!r:.40}",
+                    f"expected {', '.join(PLACED)}, got {min(path_words - set(PLACED))!r:.40}",
                     "write one of these in braces",
                 )
         everywhere = set.intersection(*placed)
@@ -275,7 +278,7 @@ class RecordingFormat(Section):
         is_said = "sensor" in everywhere or self.has_all_sensors
         if any(channel.sensor is not None for channel in self.channels) != is_said:
             raise invalid(
-                "sensors have files of their own, or none has",
+                "either every sensor has files of its own, or none",
                 "write {sensor} in files and `sensor` of each channel, or neither",
             )
         names = self.channel_names
@@ -325,15 +328,18 @@ class RecordingFormat(Section):
 
     def narrowed(self, names: Collection[str]) -> "RecordingFormat":
         """Return the format with the channels of these names alone, and what is added to them."""
-        remaining_names = {
+        remaining = {
             channel.name for channel in self.in_windows if not set(names).isdisjoint(channel.names)
         }
-        channels = tuple(
-            channel
-            for channel in self.channels
-            if (channel.added_to or channel.name) in remaining_names
-        )
-        return self.model_copy(update={"channels": channels})
+        channels = [
+            channel for channel in self.channels if (channel.added_to or channel.name) in remaining
+        ]
+        return self.model_copy(update={"channels": tuple(channels)})
+
+    @classmethod
+    def of_json(cls, document: Any) -> "RecordingFormat":
+        """Return the format whose `model_dump` this is, as JSON has it: with lists for tuples."""
+        return cls.model_validate(document, strict=False)
 
     @property
     def channel_names(self) -> tuple[str, ...]:
@@ -360,6 +366,14 @@ class RecordingFormat(Section):
             matrix[row, names.index(name)] = UNITS[channel.unit][1] * channel.factor * channel.sign
         return matrix
 
+    def class_of(self, word: str) -> str | None:
+        """Return the class that a word means, empty where it is left out; None if unknown."""
+        if word in self.missing:
+            return ""
+        if self.label.words and word not in self.label.words:
+            return None
+        return self.label.words.get(word, word) or ""
+
     @property
     def sensors(self) -> tuple[str | None, ...]:
         """The sensors with files of their own, each once; (None,) where files have all."""
@@ -383,12 +397,3 @@ def _words(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return tuple(map(str, value))
     return value
-
-
-def plain(document: Any) -> Any:
-    """Return a format that JSON had as the schema takes it, with tuples for lists."""
-    if isinstance(document, dict):
-        return {key: plain(value) for key, value in document.items()}
-    if isinstance(document, list):
-        return tuple(map(plain, document))
-    return document

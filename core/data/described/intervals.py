@@ -196,7 +196,7 @@ class Intervals:
                     raise DataError(
                         f"{source}: {self._how.file}: the intervals of {_named(owner)} are of two"
                         f" recordings of the same times ({latest.recording[at]},"
-                        f" {span.recording[at]}); say the session of both, give them one clock, or"
+                        f" {span.recording[at]}); name the session of both, give them one clock, or"
                         " write label.intervals.shared: true if they were made at once"
                     )
                 latest = max(latest, span, key=attrgetter("last"))

@@ -7,16 +7,14 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from core.data.archive import unreadable
 from core.data.described.description import RecordingFormat
-from core.documents import suggestion
+from core.documents import InventoryError, suggestion
 from core.documents.section import Section
 from core.ground.errors import DataError, reason_of
 
 FOLDER = Path(__file__).resolve().parents[1] / "formats"
 BESIDE = "format.yaml"
 """A format of this name in a folder of recordings needs no other word."""
-MOST_BYTES = 128 * 1024
 Lines = Mapping[tuple[str | int, ...], int]
 Schema = TypeVar("Schema", bound=Section)
 OPEN = re.compile(r"^\s*(?:- )?(?P<key>\w+):\s+# \?\s*(?P<asks>.*?)\s*$")
@@ -90,17 +88,13 @@ def validated(path: Path, value: Any, lines: Lines, schema: type[Schema]) -> Sch
 
 def document(path: Path) -> tuple[Mapping[str, Any], Lines]:
     """Return what a YAML file says, and the line of each key. Raises DataError."""
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(MOST_BYTES + 1)
-    except OSError as problem:
-        raise unreadable(path, problem) from None
-    if len(content) > MOST_BYTES:
-        raise DataError(f"{path}: larger than {MOST_BYTES} bytes, which no format is")
     # A machine that recognises other recordings has no PyYAML.
-    from core.documents.yaml_document import parse
+    from core.documents.yaml_document import parse, read_document
 
-    text = content.decode("utf-8", "replace")
+    try:
+        text = read_document(path, str(path), "a format", "name a file (docs/recordings.md)")
+    except InventoryError as problem:
+        raise DataError(str(problem)) from None
     _refuse_open(path, text)
     parsed = parse(text, str(path))
     for first in parsed.problems[:1]:

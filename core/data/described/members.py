@@ -132,13 +132,12 @@ def only(where: str, readings: Sequence[Reading], labels: Collection[str] = ()) 
             word = next(word for word in shared if fields[word] != readings[0][1][word])
             raise DataError(
                 f"{where}: fits `files` in two ways: {', '.join(shared)} is {', '.join(first):.80}"
-                f" or {', '.join(second):.80}; say which marks one may not have, as"
+                f" or {', '.join(second):.80}; exclude marks from one, as"
                 f" {{{word}!_}}, write {{number}} for digits, or name all labels in label.words"
             )
     return next(iter(readings), None)
 
 
-MOST_MEMBERS = 100_000
 LARGEST_DOCUMENT_BYTES = 128 * 2**20
 """Bytes that become objects of Python, which take ten times as much."""
 
@@ -173,9 +172,7 @@ def sheaves(
     patterns = [PathPattern(_inner(pattern) if unlabelled else pattern) for pattern in form.files]
     begins = set[str]()
     recordings: dict[str, Sheaf] = {}
-    for number, member in enumerate(members_of(source) if members is None else members):
-        if number >= MOST_MEMBERS:
-            raise DataError(f"{source}: more than {MOST_MEMBERS} files; name a smaller folder")
+    for member in members_of(source) if members is None else members:
         readings = [reading for pattern in patterns for reading in pattern.readings(member.name)]
         fits = only(f"{source}: {member.name}", readings, form.label.words)
         is_meant = member.path == source and not any(map(WORD.search, form.files))

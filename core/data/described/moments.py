@@ -90,7 +90,8 @@ class TimeForm(Section):
     """When a reading was made."""
 
     column: Names | None = Field(
-        None, description="or those of date and time; null: readings have only a rate"
+        None,
+        description="the column of the time, or those of date and time; null: there is only a rate",
     )
     unit: Literal["s", "ms", "us", "ns", "iso"] = Field(
         "s", description="of that column; `iso` is a date and a time as ISO 8601 writes them"

@@ -15,7 +15,7 @@ import numpy as np
 from core.data.archive import FileTree
 from core.data.batch import Batch, Batches, Examples
 from core.data.dataset import CLASSIFICATION
-from core.data.described.description import RecordingFormat, plain
+from core.data.described.description import RecordingFormat
 from core.data.described.known_formats import BESIDE
 from core.data.described.members import sheaves
 from core.data.described.series import WindowChannels, channels_of_windows
@@ -45,7 +45,7 @@ def read_described(path: Path, cutting: Cutting, report: Report) -> Examples:
     Raises DataError naming file, line and remedy.
     """
     check_window(cutting)
-    form = RecordingFormat.model_validate(plain(cutting.format))
+    form = RecordingFormat.of_json(cutting.format)
     groups = ("user", "device" if form.as_recorded else "session")
     refuse_other_groups(path, cutting.split, cutting.groups, groups)
     if cutting.split == IN_TIME and cutting.label_share < 1.0:

@@ -56,11 +56,6 @@ class WindowChannels:
     signals: Signals
     nine: tuple[int, int] | None = None
 
-    @property
-    def sample_type(self) -> type[np.floating]:
-        """The type of samples until they are whole."""
-        return np.float32 if self.nine is None else np.float64
-
     def converted(self, samples: NDArray[np.floating]) -> Singles | None:
         """Return the channels of a stretch, float32 (n, channels); None of one too short."""
         if self.nine is None:
@@ -129,7 +124,7 @@ def first_vectors(path: Path, form: RecordingFormat, remedy: str) -> tuple[Senso
             missing = "an acceleration with gravity"
         raise DataError(
             f"{path}: the nine channels need three axes of an acceleration with gravity and of a"
-            f" rotation, the format has not {missing}; record with that sensor, or {remedy}"
+            f" rotation, the format lacks {missing}; record with that sensor, or {remedy}"
         )
     return accelerations[0], rotations[0]
 
@@ -230,7 +225,8 @@ class Series:
         """Take what the format says of this rate."""
         self._hertz = self.window_channels.signals.sampling_hz or 1.0
         self._longest_gap = self.form.longest_gap(self._hertz)
-        samples = ("samples", self.window_channels.sample_type, (len(self.form.units),))
+        kind = np.float32 if self.window_channels.nine is None else np.float64
+        samples = ("samples", kind, (len(self.form.units),))
         self._fields = np.dtype([samples, ("label", np.int16), ("wide", np.float32)])
 
     def push(self, times: Samples, values: Samples, labels: Labels) -> None:
@@ -290,8 +286,8 @@ class Series:
         late = int((pauses <= self._longest_gap).sum())
         if late and (pauses > 0).all():
             raise DataError(
-                f"{self.where}: its times go back, and without a pause {late} times if they stand"
-                " in order, as parts do that came late; sort its readings by time"
+                f"{self.where}: its times go back; in order they have no pause at {late} places, as"
+                " if parts came late; sort its readings by time"
             )
 
     def _judge(self, times: Samples, rows: Samples) -> None:

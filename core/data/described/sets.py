@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from core.data.archive import digest, file_digest, tree_of
 from core.data.batch import Examples
-from core.data.described.description import ChannelForm, RecordingFormat, plain
+from core.data.described.description import ChannelForm, RecordingFormat
 from core.data.described.known_formats import described, document, validated
 from core.data.described.reader import CutSet, counts_of, examples_of_cuts, gathered
 from core.data.described.series import WindowChannels, channels_of_windows
@@ -86,7 +86,8 @@ def read_sets(path: Path, cutting: Cutting, report: Report) -> Examples:
     Raises DataError naming set, file, line and remedy.
     """
     check_window(cutting)
-    sets_document = plain(cutting.format)
+    sets_document = cutting.format
+    assert sets_document is not None
     cutting = replace(cutting, sampling_hz=sets_document["hertz"])
     forms = {name: _renamed(set_document) for name, set_document in sets_document["sets"].items()}
     names = _common_channels(path, forms, sets_document["channels"])
@@ -116,7 +117,7 @@ def read_sets(path: Path, cutting: Cutting, report: Report) -> Examples:
 
 def _renamed(set_document: Mapping[str, Any]) -> RecordingFormat:
     """Return a set's format with its channels called as in all sets."""
-    form = RecordingFormat.model_validate(set_document["format"])
+    form = RecordingFormat.of_json(set_document["format"])
     names = set_document["channels"]
     channels = tuple(
         channel.model_copy(
@@ -157,14 +158,14 @@ def _common_channels(
             )
             raise DataError(
                 f"{path}: channels: expected {name!r:.60} of one unit in all sets, got"
-                f" {actual_units}; call another one so, or leave it out"
+                f" {actual_units}; give this name to another channel, or leave it out"
             )
     if not names:
         actual_channels = "; ".join(
             f"{name}: {', '.join(set_kinds)}" for name, set_kinds in zip(forms, kinds, strict=True)
         )
         raise DataError(
-            f"{path}: no channel is in all sets ({actual_channels:.300}); say sets.NAME.channels,"
+            f"{path}: no channel is in all sets ({actual_channels:.300}); write sets.NAME.channels,"
             " what a set's own are called here"
         )
     return tuple(requested_names or names)
@@ -191,7 +192,7 @@ def _common_classes(path: Path, cut_sets: Sequence[CutSet]) -> tuple[str, ...]:
             for name, labels in classes_by_set.items()
         )
         raise DataError(
-            f"{path}: {one_class(classes)}, or say sets.NAME.labels; the sets have"
+            f"{path}: {one_class(classes)}, or write sets.NAME.labels; the sets have"
             f" {actual_classes:.600}"
         )
     return classes

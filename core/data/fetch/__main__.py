@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
-from core.data.archive import file_digest
+from core.data.archive import file_digest, noted_digest
 from core.data.fetch import SETS
-from core.data.fetch.download import DIGEST_SUFFIX, PublishedSet, bring
+from core.data.fetch.download import PublishedSet, bring
 from core.data.recordings import Report
 from core.ground.errors import ClusterError, DataError, ExitCode, UsageError
 from core.ground.files import user_cache
@@ -39,13 +39,7 @@ def fetch(published: PublishedSet, path: Path, report: Report) -> str:
 def _line_of_existing(path: Path, published: PublishedSet, report: Report) -> str:
     """Compare a file with the hash beside it, else with the published one. Raises DataError."""
     digest = file_digest(path, report)
-    beside = path.with_name(path.name + DIGEST_SUFFIX)
-    expected = published.sha256
-    where = "the published one"
-    if beside.exists():
-        fields = beside.read_text(encoding="utf-8", errors="replace").lower().split()
-        expected = next(iter(fields), "nothing")
-        where = beside.name
+    expected, where = noted_digest(path) or (published.sha256, "the published one")
     if expected != digest:
         raise DataError(
             f"{path}: is there, with SHA-256 {digest}, expected {expected} ({where}); remove it to"
@@ -90,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _published_set(name: str, sha256: str | None) -> PublishedSet:
     if name not in SETS:
         raise UsageError(
-            f"{name!r:.40}: expected {', '.join(SETS)}; other recordings are yours to bring"
+            f"{name!r:.40}: expected {', '.join(SETS)}; bring other recordings yourself"
             " (docs/data.md)"
         )
     if sha256 is None:

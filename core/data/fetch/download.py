@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from core.data.archive import CHUNK_BYTES, file_digest, one_line
+from core.data.archive import CHUNK_BYTES, DIGEST_SUFFIX, file_digest, one_line
 from core.data.recordings import Report
 from core.ground.errors import ClusterError, DataError
 from core.ground.files import atomic_write
@@ -34,8 +34,6 @@ PAUSES = Backoff(first_seconds=1.0)
 """Pauses before attempts that follow one without a byte; one that brought some starts from the
 first."""
 AGENT = "pscluster (recordings for training; one file)"
-DIGEST_SUFFIX = ".sha256"
-"""Ending of the file beside that keeps the hash, which every later use compares."""
 
 Sleep = Callable[[float], None]
 

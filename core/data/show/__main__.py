@@ -8,19 +8,18 @@ this room.
 """
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from core.data.described.known_formats import BESIDE, described, open_questions
-from core.data.described.members import MOST_MEMBERS, Member, members_of
+from core.data.described.members import Member, members_of
 from core.data.described.session_rows import fits
 from core.data.prepare import prepare
+from core.data.publish import add_settings
 from core.data.show import Facts, portrait_of, recording_sections, window_sections
 from core.data.show.draft import Draft, draft_of
 from core.data.show.recording import look_at_recordings, named_lines
@@ -66,7 +65,7 @@ def choose_format(
         if problem is not None:
             raise problem
         return ChosenSource(source, named)
-    members = _members(path)
+    members = [member for member in members_of(path) if member.path.is_file()]
     if not is_draft_asked:
         formats = fits(path, members)
         if len(formats.by_name) == 1:
@@ -82,17 +81,6 @@ def choose_format(
     if problem is not None:
         raise problem
     return ChosenSource(source)
-
-
-def _members(path: Path) -> Sequence[Member]:
-    """Return the files of a source. Raises DataError where there are too many to look at."""
-    names = (name for _, _, files in os.walk(path) for name in files)
-    few = sum(1 for _ in islice(names, MOST_MEMBERS + 1)) <= MOST_MEMBERS
-    file_members = (member for member in members_of(path) if member.path.is_file()) if few else ()
-    members = list(islice(file_members, MOST_MEMBERS + 1))
-    if not few or len(members) > MOST_MEMBERS:
-        raise DataError(f"{path}: more than {MOST_MEMBERS} files; name a smaller folder")
-    return members
 
 
 def _refuse_several(path: Path, by_name: Sequence[str], by_shape: Sequence[str]) -> None:
@@ -144,15 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "source", nargs="?", help="a path or `synthetic`; the search order without it"
     )
-    parser.add_argument("--window-steps", type=int, default=128)
-    parser.add_argument("--window-stride", type=int, default=64)
-    parser.add_argument("--seed", type=int, default=0, help="matters to synthetic recordings only")
-    parser.add_argument(
-        "--options",
-        type=json.loads,
-        default={},
-        help="a JSON object: other keys of jobs.train.data",
-    )
+    add_settings(parser)
     parser.add_argument(
         "--each",
         type=int,

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from cluster.apps import files
-from cluster.apps.files import app_path, files_of_app
+from cluster.apps.copy import app_path
+from cluster.apps.files import files_of_app
 from core.ground.errors import UsageError
 from tests.cluster.apps.trees import one_node, write_app, write_tree
 from tests.ran import ran
@@ -60,7 +61,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(app: Path) -> None:
     found = files_of_app(app)
     write_tree(app, {"app.py": "other = True\n"})
     with pytest.raises(UsageError, match="has changed while the app was read"):
-        found.content(found.files[0])
+        found.write(app.parent / "copy")
 
 
 @pytest.mark.parametrize(("spoil", "words"), table("cluster/apps/rows", "spoiled").items())

@@ -11,12 +11,14 @@ from pydantic import TypeAdapter
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.lifecycle import Job, JobContext, Watch, conduct
 from cluster.jobs.progress import Display
+from cluster.jobs.roles import WireMeter
 from cluster.jobs.run_folder import RunFolder
+from cluster.jobs.training import Trainer
 from core.ground.errors import ExitCode, UsageError
-from core.inventory import Inventory, load
+from core.inventory import Inventory, TrainJob, load
 from core.inventory.templates import local_inventory
 from core.status import events
-from core.status.events import Event
+from core.status.events import Consumer, Event
 from tests.cluster.jobs.cluster import own_recordings
 
 Result = dict[str, Any]
@@ -123,6 +125,20 @@ def events_of(rows: list[list[Any]]) -> list[Event]:
         names = (field.name for field in fields(kind))
         found.append(TypeAdapter(kind).validate_python(dict(zip(names, values, strict=False))))
     return found
+
+
+def trainer_of(
+    runner: Any,
+    mode: Any,
+    job: TrainJob,
+    emit: Consumer = nothing,
+    keeper: Any = None,
+    objective: Any = None,
+    cancel: Cancel | None = None,
+) -> Trainer:
+    """A trainer whose runner, mode and checkpoints may be played."""
+    keeper = keeper or PlayedKeeper([0.0])
+    return Trainer(runner, mode, job, cancel or Cancel(), emit, WireMeter(), keeper, objective)
 
 
 class PlayedKeeper:

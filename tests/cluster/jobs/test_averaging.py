@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from cluster.jobs.cancel import Cancel
 from cluster.jobs.fit import Cursor, Fit, Plan
-from cluster.jobs.training import Trainer
 from core.inventory.training import TrainJob
 from core.status.parts import Figures
+from tests.cluster.jobs.kit import trainer_of
 from tests.tables import table
 
 
@@ -22,13 +21,11 @@ def job_of(averaging: Any, **others: object) -> TrainJob:
 
 def ended(averaging: Any, epochs: int, validation: Figures | None = None) -> list[float]:
     """What a fit holds after each epoch, whose parameters are 1, 2, 3, ..."""
-    job = job_of(averaging, epochs=epochs)
+    job = job_of(averaging, epochs=epochs, batch_size=10)
     now = [0.0]
-    unused = SimpleNamespace()
     mode = SimpleNamespace(shards=SimpleNamespace(read=lambda: np.array(now, np.float32)))
-    played: Any = (unused, mode, job, Cancel(), unused, unused, unused, unused)
-    trainer = Trainer(*played)
-    plan = Plan(np.arange(10, dtype=np.int32), 10, epochs, 0, 0)
+    trainer = trainer_of(None, mode, job)
+    plan = Plan(job, np.arange(10))
     fit = Fit(vector=np.zeros(1, np.float32))
     found = []
     for epoch in range(epochs):

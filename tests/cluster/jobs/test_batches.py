@@ -4,16 +4,27 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from cluster.jobs.fit import Plan, Update, chunks
 from core.ground.errors import UsageError
+from core.inventory import TrainJob
 
-ROWS = np.arange(100, 203, dtype=np.int32)
+ROWS = np.arange(100, 203)
 
 
-def plan(replayed: int = 0, seed: int = 7, epochs: int = 3, group: int = 1) -> Plan:
+def plan(
+    replayed: int = 0,
+    seed: int = 7,
+    epochs: int = 3,
+    group: int = 1,
+    batch_size: int = 10,
+    rows: NDArray[np.integer] = ROWS,
+) -> Plan:
+    """Plan updates of `group` batches each."""
+    job = {"mode": "local", "local": {"steps": group}, "batch_size": batch_size, "seed": seed}
     return Plan(
-        ROWS, batch_size=10, epochs=epochs, replayed=replayed, seed=seed, batches_per_update=group
+        TrainJob.model_validate({**job, "epochs": epochs, "replay_worst_batches": replayed}), rows
     )
 
 
@@ -29,7 +40,8 @@ def test_each_window_at_most_once_an_epoch(
     rows: int, batch: int, seed: int, epoch: int, group: int
 ) -> None:
     batch = min(batch, rows)
-    updates = Plan(np.arange(rows, dtype=np.int32), batch, 51, 0, seed, group).fresh(epoch)
+    whole = plan(0, seed, 51, group, batch, np.arange(rows))
+    updates = whole.fresh(epoch)
     seen = rows_of(updates)
     assert len(set(seen)) == len(seen) == rows // batch * batch
     assert set(seen) <= set(range(rows))
@@ -106,7 +118,7 @@ def test_no_more_is_replayed_than_there_is() -> None:
 
 def test_too_few_rows_for_a_batch_are_refused_with_the_remedy() -> None:
     with pytest.raises(UsageError, match=r"jobs\.train\.batch_size.*200.*103.*at most 103"):
-        Plan(ROWS, batch_size=200, epochs=1, replayed=0, seed=0)
+        plan(batch_size=200)
 
 
 @settings(deadline=None)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from cluster.jobs import busy
-from cluster.jobs.busy import BusyMeter, Share, UsageSample, idle_lines
+from cluster.jobs.busy import BusyMeter, Share, idle_lines
+from cluster.jobs.roles import UsageSample
 from tests.core.inventory.cases import THREE_NODES, read
 from tests.tables import table
 

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.__main__ import _own_devices
 from cluster.jobs.busy import _numbered
-from cluster.jobs.placing import reproducible
+from cluster.jobs.training_job import reproducible
 from core.engine import environment
 from core.engine.devices import HOST, computing_words, devices_here, refuse_workers_without
 from core.engine.runtime import device, host_of

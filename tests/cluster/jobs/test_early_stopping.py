@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cluster.jobs.cancel import Cancel
 from cluster.jobs.fit import Cursor, Fit, Plan, epochs_of_refit, is_better
-from cluster.jobs.training import Trainer
 from core.inventory.training import TrainJob
 from core.inventory.training_sections import EarlyStopping
 from core.models.tasks import Classification
 from core.status.parts import Figures
+from tests.cluster.jobs.kit import trainer_of
 from tests.tables import table
 from worker_node.recordings import Standardization
 
@@ -53,14 +52,12 @@ def test_a_fit_that_reached_its_last_epoch_did_not_stop_early() -> None:
 
 
 def test_a_fit_that_is_resumed_after_it_stopped_early_says_so_no_more() -> None:
-    job = TrainJob(epochs=9, early_stopping=EarlyStopping(patience=2))
+    job = TrainJob(batch_size=10, epochs=9, early_stopping=EarlyStopping(patience=2))
     said = list[Any]()
-    nobody: Any = None
     fit = Fit(vector=NOTHING, epoch=1, epochs_done=3, selected=FIGURES, cursor=Cursor(3))
     mode: Any = SimpleNamespace(weights=SimpleNamespace(mean=1.0))
-    told = (said.append, nobody, nobody, Classification(2))
-    trainer = Trainer(nobody, mode, job, Cancel(), *told)
-    plan = Plan(np.arange(100, dtype=np.int32), 10, job.epochs, 0, 0)
+    trainer = trainer_of(None, mode, job, said.append, objective=Classification(2))
+    plan = Plan(job, np.arange(100))
     trainer.fit("train", fit, plan, Standardization(NOTHING, NOTHING + 1), None, lambda: None)
     assert [type(event).__name__ for event in said] == ["Planned"]
 
@@ -70,12 +67,18 @@ def test_a_refit_trains_as_long_as_the_selected_epoch_on_the_same_schedule() -> 
     early = EarlyStopping(patience=3)
     assert epochs_of_refit(TrainJob(epochs=30), chosen) == 30
     assert epochs_of_refit(TrainJob(epochs=30, early_stopping=early), chosen) == 4
-    rows = np.arange(100, dtype=np.int32)
-    whole = Plan(rows, 10, 30, 2, 0)
-    cut = Plan(rows, 10, 30, 2, 0, until=4)
+    job = TrainJob(batch_size=10, epochs=30, replay_worst_batches=2)
+    whole, cut = (Plan(job, np.arange(100), until) for until in (None, 4))
     assert (cut.epochs, cut.updates, cut.per_epoch) == (4, 4 * 12, 12)
     assert cut.batches == whole.batches, "what the learning rate is a function of"
     np.testing.assert_equal(
         [(one.id, one.batches, one.rows) for one in cut.fresh(3)],
         [(one.id, one.batches, one.rows) for one in whole.fresh(3)],
     )
+
+
+@pytest.mark.parametrize("changes", [{"more": 1}, {"first_id": None}])
+def test_a_fit_of_another_version_is_none(changes: dict[str, int | None]) -> None:
+    facts = {**Fit(vector=NOTHING).facts(), **changes}
+    with pytest.raises(ValueError, match=r"more|first_id"):
+        Fit.of(facts, NOTHING)

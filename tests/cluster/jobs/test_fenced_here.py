@@ -10,13 +10,11 @@ import pytest
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.fit import Fit, Plan
 from cluster.jobs.modes import Mode, Stretch
-from cluster.jobs.roles import WireMeter
-from cluster.jobs.training import Trainer
 from core.consistency import Grant
 from core.engine.workers import Item, Outcome
 from core.inventory import TrainJob
 from core.models.network import Network
-from tests.cluster.jobs.kit import PlayedKeeper
+from tests.cluster.jobs.kit import PlayedKeeper, trainer_of
 from tests.cluster.jobs.steps_here import EVERY_ROW, built_in, job_of, placed, recordings, update_of
 from worker_node.recordings import Standardization
 
@@ -107,18 +105,20 @@ def test_what_an_interrupt_leaves_is_what_is_read(
     tmp_path: Path, network: Network, mode: str, pushes_before: bool
 ) -> None:
     """A finished update is kept although a call is open: the shards know whether it counts."""
-    job = fenced_job(mode, batch_size=8)
+    job = fenced_job(mode, batch_size=8, epochs=2)
     data = recordings(tmp_path)
     here, _ = placed(network, job, data)
     cancel = Cancel()
     runner = Interrupted(cancel, pushes_before=pushes_before)
-    told = (lambda event: None, WireMeter(), PlayedKeeper([0.0]), network.objective)
-    trainer = Trainer(runner, here, job, cancel, *told)  # type: ignore[arg-type]
-    rows = EVERY_ROW.astype(np.int32)
-    plan = Plan(rows, 8, 2, 0, 0, job.facts.batches(job.mode_options))
+    keeper = PlayedKeeper([100.0])
+    trainer = trainer_of(
+        runner, here, job, keeper=keeper, objective=network.objective, cancel=cancel
+    )
+    plan = Plan(job, EVERY_ROW)
     fit = Fit(vector=here.shards.read())
-    trainer.fit("train", fit, plan, Standardization.of_rows(data, rows), None, lambda: None)
+    trainer.fit("train", fit, plan, Standardization.of_rows(data, EVERY_ROW), None, lambda: None)
     assert trainer.consistent is not pushes_before
+    assert bool(keeper.gaps) is trainer.consistent, "a checkpoint was due"
     assert fit.cursor.done == (0 if pushes_before else 2)
     stored = fit.vector.copy()
     answer(runner.open)

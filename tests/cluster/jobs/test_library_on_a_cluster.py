@@ -57,10 +57,3 @@ def test_a_worker_without_the_library_is_kept_out_by_name(cluster: Cluster) -> N
     refused = cluster.train(*ONE_EPOCH, code=2)
     lines = refused.errors.splitlines()[-2:]
     assert [line[:20] for line in lines] == ["worker:0: it cannot ", "worker:1: it cannot "]
-
-
-def test_a_server_without_the_library_ends_the_job_with_a_remedy(cluster: Cluster) -> None:
-    without_library(cluster, "ps:0")
-    refused = cluster.train(*ONE_EPOCH, code=2)
-    assert "parameter server ps:0" in refused.errors
-    assert "jobs.train.arithmetic=tensorflow" in refused.errors

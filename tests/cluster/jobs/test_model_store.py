@@ -31,8 +31,9 @@ def stored(folder: Path, config: Choice) -> StoredModel:
     )
     vector = network.initial(9)
     vector[network.layout.trained_size :] += 0.25
-    store(folder, network, vector, standardization, LABELS, "0" * 64)
-    return StoredModel(network, vector, standardization, LABELS)
+    model = StoredModel(network, vector, standardization, LABELS, "0" * 64)
+    store(folder, model)
+    return model
 
 
 EVERY = [
@@ -161,7 +162,8 @@ def test_the_frozen_weights_of_an_app_come_back_whatever_number_keras_gives_thei
     nothing = Standardization(np.zeros(0, np.float32), np.ones(0, np.float32))
     before = {name: value + 1.0 for name, value in network.constants().items()}
     network.fix(before)
-    store(tmp_path / "model", network, network.initial(7), nothing, ("a", "b", "c"), "0")
+    model = StoredModel(network, network.initial(7), nothing, ("a", "b", "c"), "0")
+    store(tmp_path / "model", model)
     after = load(
         tmp_path / "model"
     ).network  # the second model of this process: its layers have other numbers

@@ -15,10 +15,7 @@ from cluster.jobs.cancel import Cancel
 from cluster.jobs.check_app import _Steps
 from cluster.jobs.cv_record import score_of_fold
 from cluster.jobs.evaluation import EvaluationResult
-from cluster.jobs.fit import Fit, Plan, is_better
-from cluster.jobs.roles import WireMeter
-from cluster.jobs.training import Trainer
-from cluster.jobs.updates import DivergedError, LossCourse
+from cluster.jobs.fit import DivergedError, Fit, LossCourse, Plan, is_better
 from core.data.split import Fold
 from core.engine.workers import Outcome
 from core.ground.errors import UsageError
@@ -26,7 +23,7 @@ from core.ground.lazy import keras, tf
 from core.inventory.training_sections import EarlyStopping
 from core.models.network import Network
 from core.status.parts import Figures
-from tests.cluster.jobs.kit import PlayedKeeper, inventory_in
+from tests.cluster.jobs.kit import inventory_in, trainer_of
 from tests.cluster.jobs.steps_here import (
     EVERY_ROW,
     ROWS,
@@ -84,20 +81,8 @@ def trained(
     job = job_of(mode, epochs=1, label_smoothing=0.0, **settings)
     found, _ = placed(network, job, data)
     vector, _ = measured(network, data)
-    events = list[object]()
-    runner: Any = Here()
-    keeper: Any = PlayedKeeper([0.0])
-    trainer = Trainer(
-        runner,
-        found,
-        job,
-        Cancel(),
-        events.append,
-        WireMeter(),
-        keeper,
-        objective=network.objective,
-    )
-    plan = Plan.of_job(job, EVERY_ROW)
+    trainer = trainer_of(Here(), found, job, objective=network.objective)
+    plan = Plan(job, EVERY_ROW)
     fit = Fit(vector=vector)
     of_data = Standardization.of_rows(data, EVERY_ROW)
     trainer.fit("train", fit, plan, of_data, validate, lambda: None)

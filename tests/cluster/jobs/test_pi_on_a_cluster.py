@@ -1,13 +1,11 @@
 """`pi` as a user runs it, and what every job says when the cluster is not as it should be."""
 
 import json
-import socket
 from math import pi
 from typing import Any
 
 import pytest
 
-from core.ground.errors import ExitCode
 from tests.cluster.conftest import Pool
 from tests.cluster.jobs.cluster import Cluster, Done
 
@@ -53,11 +51,3 @@ def test_metrics_and_an_interrupt(cluster: Cluster) -> None:
     assert sum(metrics["pscluster_worker_state"].values()) == 2
     assert 10_000_000 <= result["samples"] < result["planned_samples"]
     assert is_near(result)
-
-
-def test_a_taken_port_of_the_coordinator_is_one_line(cluster: Cluster) -> None:
-    port = cluster.inventory.task("coordinator", 0).port
-    with socket.create_server(("127.0.0.1", port)):
-        done = cluster.job("pi", code=ExitCode.PORT_TAKEN)
-    assert str(port) in done.line
-    assert done.result["status"] == "failed"

@@ -1,6 +1,11 @@
 """What a job refuses before anything is started: one line, exit status 2, no run."""
 
+import socket
+from contextlib import ExitStack, nullcontext
+from http import HTTPStatus
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,16 +17,19 @@ from cluster.apps.copy import keep
 from cluster.apps.files import files_of_app, remember_digest
 from cluster.apps.networks import network_of
 from cluster.jobs import session
-from cluster.jobs.cancel import Cancel
+from cluster.jobs.cancel import Cancel, JobCancelled
 from cluster.jobs.cv import CrossValidationRun
 from cluster.jobs.evaluate import EvaluateRun
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.progress import Display
+from cluster.jobs.session import DRAIN_ANSWERS
 from cluster.jobs.train import TrainRun
-from cluster.jobs.train_result import store
+from cluster.jobs.train_result import StoredModel, store
 from core.data.signals import Signals
-from core.engine.changes import ParameterServerLost
+from core.engine import changes
+from core.engine.changes import Drain, ParameterServerLost
 from core.engine.chaos import ChaosPlan
+from core.engine.guardian import Loss
 from core.ground.errors import ClusterError, ExitCode
 from core.models.network import build
 from core.models.thesis import ThesisModel
@@ -124,7 +132,7 @@ def test_evaluate_refuses_windows_of_another_rate(here: Path) -> None:
     plain = Standardization(np.zeros(6, np.float32), np.ones(6, np.float32))
     facts = Signals(sampling_hz=50.0)
     path = here / "run" / "model"
-    store(path, network, network.initial(0), plain, tuple("0123"), "", signals=facts)
+    store(path, StoredModel(network, network.initial(0), plain, tuple("0123"), "", facts))
     (here / "run" / "result.json").write_text('{"status": "done"}')
     described = with_recordings(here, f"jobs.evaluate.run={here / 'run'}")
     with np.load(here / "mine.npz") as arrays:
@@ -159,7 +167,8 @@ def test_evaluate_refuses_classes_at_positions_for_a_model_of_one_class(
     kind = Kind("classification", 3, (4,), "float32", (), "int32")
     network = network_of(load_app(path), kind, 0)
     nothing = Standardization(np.empty(0, np.float32), np.empty(0, np.float32))
-    store(run / "model", network, network.initial(0), nothing, ("0", "1", "2"), "0" * 64)
+    model = StoredModel(network, network.initial(0), nothing, ("0", "1", "2"), "0" * 64)
+    store(run / "model", model)
     said = refusal(EvaluateRun, inventory_in(here, f"jobs.evaluate.run={run}"), here)
     assert "the model is for targets of one number an example" in said
     assert "has 4: evaluate it on data like that" in said
@@ -184,3 +193,70 @@ def test_a_server_that_does_not_answer_is_stopped_or_not_started(
     with Display(quiet=True) as display, pytest.raises(ClusterError, match=words) as caught:
         session.Session(inventory_in(here), Cancel(), CoordinatorMetrics(muted=True), display)
     assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ("0124", "has the class '4', the recordings have 0, 1, 2, 3: add recordings of it"),
+        ("1023", "has its classes in another order, 1, 0, 2, 3: take"),
+    ],
+)
+def test_a_model_of_other_classes_is_not_continued(here: Path, labels: str, words: str) -> None:
+    network = build(ThesisModel(hidden=8), window_steps=64, channels=6, classes=4)
+    plain = Standardization(np.zeros(6, np.float32), np.ones(6, np.float32))
+    store(
+        here / "run" / "model", StoredModel(network, network.initial(0), plain, tuple(labels), "")
+    )
+    (here / "run" / "result.json").write_text('{"status": "done"}')
+    described = with_recordings(here, f"jobs.train.from_run={here / 'run'}")
+    assert words in refusal(TrainRun, described, here)
+
+
+def test_cv_takes_no_faults_and_no_run_that_saw_its_people(here: Path) -> None:
+    described = with_recordings(here, "jobs.train.mode=single")
+    chaos = ChaosPlan.parse("late:0.1")
+    assert "--chaos: strikes a training" in refusal(
+        CrossValidationRun, described, here, chaos=chaos
+    )
+    described = with_recordings(here, "jobs.train.mode=single", "jobs.train.from_run=/run")
+    said = refusal(CrossValidationRun, described, here)
+    assert "jobs.train.from_run: that run saw people whom a fold holds out" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("worker:1", 409), ("worker:1234567", 404), ("ps:0", 404), ("", 404)]
+)
+def test_what_cannot_be_drained_while_no_worker_works(name: str, status: int) -> None:
+    assert session.drain(None, name, 1.0)[0] == status
+
+
+def test_a_taken_port_of_the_coordinator_is_one_line(here: Path) -> None:
+    inventory = inventory_in(here)
+    port = inventory.task("coordinator", 0).port
+    with socket.create_server(("127.0.0.1", port)), pytest.raises(ClusterError) as caught:
+        session.Session(inventory, Cancel(), CoordinatorMetrics(muted=True))
+    assert caught.value.exit_code == ExitCode.PORT_TAKEN
+    assert str(port) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("raised", "lost"), [(ValueError, True), (JobCancelled, False), (None, False)]
+)
+def test_what_fails_of_a_server_that_was_cut_off_says_so(
+    monkeypatch: pytest.MonkeyPatch, raised: type[Exception] | None, lost: bool
+) -> None:
+    monkeypatch.setattr(changes, "losses", lambda: [Loss("ps:0", "127.0.0.1:1", 10)])
+    ended = session.Session.__new__(session.Session)
+    ended._stack = ExitStack()
+    with pytest.raises(ParameterServerLost) if lost else nullcontext():
+        ended.__exit__(raised, None, None)
+
+
+@pytest.mark.parametrize(("name", "status"), table("cluster/jobs/rows", "drains"))
+def test_a_drain_is_of_a_worker_once_there_are_some(name: str, status: int) -> None:
+    last: Any = SimpleNamespace(drain=lambda task, seconds: Drain.LAST)
+    assert session.drain(None, name, 1.0)[0] == status
+    expected = DRAIN_ANSWERS[Drain.UNKNOWN if status == HTTPStatus.NOT_FOUND else Drain.LAST]
+    assert session.drain(last, name, 1.0) == expected

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,21 +17,6 @@ from cluster.jobs.run_folder import (
     unfinished,
 )
 from core.ground.errors import ClusterError, UsageError
-from core.ground.files import atomic_write
-from tests.ran import ran
-
-FULL_DISK = """
-import resource, sys
-from pathlib import Path
-from core.ground.errors import ClusterError
-from core.ground.files import atomic_write
-resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-try:
-    atomic_write(Path(sys.argv[1]), b"x" * 100_000)
-except ClusterError as problem:
-    print(problem)
-    sys.exit(problem.exit_code)
-"""
 
 
 def test_two_runs_in_one_second_get_two_folders(tmp_path: Path) -> None:
@@ -43,16 +27,6 @@ def test_two_runs_in_one_second_get_two_folders(tmp_path: Path) -> None:
     names = {RunFolder(tmp_path, "pi").path.name for _ in range(2)}
     assert len(names - taken) == 2
     assert {name.rpartition("-")[0] for name in names} <= taken
-
-
-def test_a_file_that_does_not_fit_leaves_the_old_one_and_no_part_of_the_new(tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    atomic_write(path, b"old\n")
-    said = ran(sys.executable, "-c", FULL_DISK, path, code=1).stdout
-    assert str(path) in said
-    assert said.count("\n") == 1
-    assert path.read_bytes() == b"old\n"
-    assert [file.name for file in tmp_path.iterdir()] == ["result.json"]
 
 
 def test_numbers_json_has_no_word_for_become_null(tmp_path: Path) -> None:

@@ -9,13 +9,9 @@ import numpy as np
 import pytest
 
 from cluster.jobs import training
-from cluster.jobs.cancel import Cancel
 from cluster.jobs.fit import Fit, Plan
-from cluster.jobs.modes import ItemResult, Memories, Step
-from cluster.jobs.roles import WireMeter
+from cluster.jobs.modes import ItemResult, Memories, Step, parts_of
 from cluster.jobs.run_logs import LET_GO, ChaosLog, Hold
-from cluster.jobs.training import Trainer
-from cluster.jobs.updates import parts_of
 from core.consistency import Speeds
 from core.consistency.asynchronous import Asynchronous
 from core.engine.chaos import ChaosPlan
@@ -23,7 +19,7 @@ from core.engine.workers import Item, Outcome
 from core.ground import waiting
 from core.inventory import TrainJob
 from core.status.events import FaultInjected, Updated
-from tests.cluster.jobs.kit import PlayedKeeper
+from tests.cluster.jobs.kit import PlayedKeeper, trainer_of
 from tests.tables import table
 from worker_node.recordings import Standardization
 
@@ -79,15 +75,14 @@ def trained(
     fit: Fit | None = None,
 ) -> None:
     """One epoch of so many updates."""
-    job = TrainJob.model_validate({"mode": "async", "batch_size": 1})
-    plan = Plan(np.arange(updates * batches, dtype=np.int32), 1, 1, 0, 0, batches)
+    steps = {"steps": batches}
+    job = TrainJob.model_validate({"mode": "local", "local": steps, "batch_size": 1, "epochs": 1})
+    plan = Plan(job, np.arange(updates * batches))
     objective = SimpleNamespace(guesses=False, loss_of_guessing=None)
-    mode = PlayedMode()
-    played: Any = (runner, mode, job, Cancel(), events.append, WireMeter(), keeper, objective)
     nothing = np.zeros(1, np.float32)
     standardization = Standardization(nothing, nothing + 1)
     fit = fit or Fit(vector=nothing)
-    trainer = Trainer(*played)
+    trainer = trainer_of(runner, PlayedMode(), job, events.append, keeper, objective)
     trainer.hold = hold
     trainer.fit("train", fit, plan, standardization, None, lambda: None)
 
@@ -159,3 +154,16 @@ def test_parts_that_cannot_be_true_are_left_out(seconds: Any, believed: bool) ->
         assert list(found) == ["pull", "compute", "push", "wait"]
         assert min(found.values()) >= 0.0
         assert sum(found.values()) == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_memory_is_lost_once_its_worker_had_one_in_this_fit() -> None:
+    memories = Memories()
+    for task, fit, forgot in (
+        (0, 0, True),
+        (1, 0, True),
+        (0, 0, False),
+        (0, 0, True),
+        (1, 9, True),
+    ):
+        memories.record_reply(task, fit, forgot=forgot)
+    assert (memories.lost, memories.holders) == (1, 1)

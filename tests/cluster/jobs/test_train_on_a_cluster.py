@@ -100,22 +100,6 @@ def test_evaluate_finds_the_same_figures(cluster: Cluster, trained: Done) -> Non
     assert found["evaluated_windows"] == 120
 
 
-def test_divergence_names_the_update_and_the_learning_rate(cluster: Cluster) -> None:
-    done = cluster.train(
-        "optimizer={name: sgd, learning_rate: 1e9}",
-        "schedule={name: constant}",
-        "epochs=3",
-        flags=["--quiet"],
-        code=1,
-    )
-    assert "update" in done.line
-    assert "1e+09" in done.line
-    assert "lower jobs.train.optimizer.learning_rate" in done.line
-    assert (done.result["status"], done.result["reason"]) == ("failed", done.line)
-    assert done.result["updates"]["scheduled"] > 0
-    assert done.result["final"]["accuracy"] is None
-
-
 def test_the_thesis_recipe_trains(cluster: Cluster) -> None:
     done = cluster.job(
         "train",

@@ -1,12 +1,14 @@
 """Files of a sweep's run on its node: whose they are, also after a kill between two of them."""
 
 import json
+import re
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from cluster.programs import frames
 from cluster.programs.frames import FrameType
 from cluster.programs.runner import RunnerTask, _LeadConnection
 from tests.cluster.apps.trees import write_tree
@@ -59,3 +61,21 @@ def test_the_same_run_again_keeps_its_files(
     run(one)
     assert one._owner == "0001"
     assert (tmp_path / "files/checkpoint").read_text() == "whole"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"{", "a frame without JSON"),
+        (b"[1]", "a frame without an object"),
+        (b'{"size": true}', "size: True"),
+        (b'{"size": "5"}', "size: '5'"),
+        (b'{"size": -1}', "size: -1"),
+        (b'{"size": 11}', "size: 11"),
+        (b"{}", "size: None"),
+    ],
+)
+def test_a_frame_that_no_peer_of_ours_sends(content: bytes, problem: str) -> None:
+    assert frames.whole_number(frames.frame_object(b'{"size": 10}'), "size", 0, 10) == 10
+    with pytest.raises(frames.ProtocolError, match=re.escape(problem)):
+        frames.whole_number(frames.frame_object(content), "size", 0, 10)

@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from cluster.programs import group
-from cluster.programs.group import Group, GroupMember
+from cluster.programs.group import (
+    Group,
+    GroupMember,
+    ending_in_words,
+    exit_code,
+    signal_name,
+)
 from cluster.programs.process import ProgramProcess, end_marked, marked
 from cluster.programs.program import MARK_VARIABLE, Member
 from core.cage import landlock
@@ -192,3 +198,14 @@ def test_a_process_enters_its_cage_first(tmp_path: Path) -> None:
     Group([GroupMember(member, process, heard.extend)], lambda: False).run()
     assert b"PermissionError: [Errno 13] Permission denied: '../there'" in heard
     assert (inside / "here").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "in_shell", "name"),
+    [(None, None, None), (3, 3, None), (-9, 137, "SIGKILL"), (-200, 328, "signal 200")],
+)
+def test_how_a_process_ended(code: int | None, in_shell: int | None, name: str | None) -> None:
+    assert (exit_code(code), signal_name(code)) == (in_shell, name)
+    if code is not None:
+        words = f"exit code {code}" if name is None else f"signal {-code} ({name})"
+        assert ending_in_words(code) == words

@@ -1,14 +1,17 @@
 """A program on several nodes: the lead, and a runner for each worker, as units run them."""
 
 import json
+import math
 import signal
 import socket
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -24,9 +27,10 @@ from cluster.programs.frames import (
 from cluster.programs.group import Group, GroupMember
 from cluster.programs.lead import LOST, Lead, RemoteProcess
 from cluster.programs.program import Member
-from cluster.programs.runner import RunnerTask
+from cluster.programs.runner import RunnerTask, run, two_free
 from cluster.programs.runner import _LeadConnection as Served
 from core.ground.errors import ClusterError, ExitCode
+from core.ground.parcel import blocks_of
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs.program_task import (
     PROGRAM_ARCHIVE,
@@ -38,7 +42,7 @@ from deploy.jobs.program_task import (
 from deploy.jobs.records import JobFolder
 from deploy.jobs.request import to_bytes
 from tests.cluster.apps.trees import write_tree
-from tests.deploy.playing import eventually
+from tests.deploy.playing import eventually, gone
 from tests.hang import HANG_SECONDS
 from tests.ports import free_ports
 
@@ -58,7 +62,8 @@ class Nodes:
     def begin(self, source: str) -> dict[str, RemoteProcess]:
         """The runners of that program on both nodes, once the lead has them."""
         files = {"p.py": textwrap.dedent(source), "beside.py": "WORD = 'beside'\n"}
-        archive = packed_program(write_tree(self.folder / "here", files) / "p.py")
+        with packed_program(write_tree(self.folder / "here", files) / "p.py") as packed:
+            archive = b"".join(blocks_of(packed))
         ports = free_ports(8)
         for index, name in enumerate(NAMES):
             job = self.folder / f"node-{index}/jobs/20260101T0000-task"
@@ -145,6 +150,32 @@ def test_a_node_that_is_lost_ends_the_program(nodes: Nodes) -> None:
     assert [part.return_code for part in group.members] == [-signal.SIGTERM, LOST]
 
 
+def test_the_next_lead_begins_again_on_the_same_runners(nodes: Nodes) -> None:
+    """The coordinator was killed: a member of a dead group is useless, its runner is not."""
+    started = nodes.folder / "started"
+    source = f"""
+        import os, time
+        if os.environ["RANK"] == "0":
+            with open({str(started) + ".tmp"!r}, "w") as file:
+                file.write(str(os.getpid()))
+            os.rename(file.name, {str(started)!r})
+            time.sleep(600)
+        print("done")
+        """
+    processes = nodes.begin(source)
+    processes[NAMES[0]].begin({"RANK": "0"}, [], nodes.folder / "run")
+    eventually(started.exists, "the program's start")
+    nodes.lead.close(last=False)
+    eventually(lambda: gone(int(started.read_text())), "the end of the program")
+    nodes.lead = Lead("127.0.0.1", nodes.lead.port, "secret", HOSTS)
+    processes = dict(nodes.lead.gather(NAMES, lambda: False, 60.0))
+    for process in processes.values():
+        process.begin({"RANK": "1"}, [], nodes.folder / "run")
+    group, heard = nodes.run(processes)
+    assert ([part.return_code for part in group.members], heard) == ([0, 0], [b"done\n"] * 2)
+    assert nodes.end() == [0, 0]
+
+
 def test_the_lead_takes_a_member_from_its_node_with_its_key_alone(
     nodes: Nodes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -199,15 +230,43 @@ def test_a_runner_tells_another_process_nothing_and_obeys_it_in_nothing(tmp_path
         listener.accept()[0] as theirs,
     ):
         Channel(theirs).send(FrameType.START, {"variables": {}, "arguments": []})
-        assert not Served(task, ours).serve()
+        assert not Served(task, ours).serve(math.inf)
         heard = theirs.recv(4096)
     assert (b"worker:0" in heard, b"secret" in heard, made.exists()) == (True, False, False)
+
+
+def test_a_runner_ends_where_another_program_has_its_lead_s_port(tmp_path: Path) -> None:
+    """After a reboot, say: that lead refuses it each time, or is busy and accepts none."""
+    lead = Lead("127.0.0.1", 0, "another", HOSTS)
+    address = ("127.0.0.1", lead.port)
+    task = RunnerTask(address, FIRST, "worker:0", free_ports(2), Path("p.py"), tmp_path / "files")
+    refused = f"127.0.0.1:{lead.port}: expected the lead of the program, got no proof"
+    with pytest.raises(ClusterError, match=refused):
+        run(task, 0.2)
+    is_over = Event()
+    with ThreadPoolExecutor(1) as pool:
+        gathering = pool.submit(lead.gather, NAMES, is_over.is_set, HANG_SECONDS)
+        with pytest.raises(ClusterError, match=refused):
+            run(task, 0.2)
+        is_over.set()
+        assert gathering.result() == {}
+    lead.close(last=True)
+    with pytest.raises(ClusterError, match="Connection refused"):
+        run(task, 0.2)
+
+
+def test_a_second_program_takes_other_ports_of_the_node() -> None:
+    taken, *others = free_ports(3)
+    with socket.create_server(("", taken)):
+        assert two_free((taken, *others)) == tuple(others)
+        with pytest.raises(ClusterError, match=r"expected two free ports of .*, found 1"):
+            two_free((taken, others[0]))
 
 
 @pytest.mark.parametrize(
     ("environment", "words"),
     [
-        ("0123456789abcdef", "expected the packages of the program, they are gone"),
+        ("0123456789abcdef", "the packages of the program are gone"),
         ("../../x", "expected the key"),
     ],
 )
@@ -218,7 +277,8 @@ def test_a_runner_whose_packages_are_gone_says_so(
     (tmp_path / TASK).write_bytes(
         to_bytes(ProgramTask("127.0.0.1:1", "", "worker:0", (), "p.py", environment))
     )
-    (tmp_path / PROGRAM_ARCHIVE).write_bytes(packed_program(program))
+    with packed_program(program) as archive:
+        (tmp_path / PROGRAM_ARCHIVE).write_bytes(b"".join(blocks_of(archive)))
     assert run_task(JobFolder(tmp_path)) == ExitCode.FAILED
     assert words in capsys.readouterr().err
 

@@ -1,6 +1,5 @@
 """What is asked for, from the command line to the process that runs the program."""
 
-import io
 import json
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 
 from cluster.programs.program import ProgramRequest, program_file
 from core.ground.errors import UsageError
-from core.ground.parcel import unpack_folder
+from core.ground.parcel import blocks_of, unpack_folder
 from deploy.jobs.program_task import PROGRAM_FOLDER, packed_program
 from deploy.jobs.request import PROGRAM, needs_roles, request_of
 from tests.cluster.apps.trees import write_tree
@@ -53,9 +52,9 @@ def test_the_folder_of_a_program_travels_without_what_is_private(tmp_path: Path)
     stays = [".env", ".git/config", "__pycache__/x.pyc", "venv/lib/y.py", "runs/1/result.json"]
     write_tree(here, dict.fromkeys([*travels, *stays, "venv/pyvenv.cfg"], "x"))
     (here / "link.py").symlink_to("/etc/passwd")
-    archive = packed_program(here / "p.py")
-    assert packed_program(here / "p.py") == archive
-    found = unpack_folder(io.BytesIO(archive), PROGRAM_FOLDER, tmp_path / "there", PROGRAM)
+    with packed_program(here / "p.py") as archive, packed_program(here / "p.py") as again:
+        assert b"".join(blocks_of(archive)) == b"".join(blocks_of(again))
+        found = unpack_folder(archive, PROGRAM_FOLDER, tmp_path / "there", PROGRAM)
     files = [path for path in found.rglob("*") if path.is_file()]
     assert sorted(str(path.relative_to(found)) for path in files) == travels
 
@@ -85,7 +84,7 @@ def test_a_program_on_the_workers_needs_no_roles() -> None:
     request = request_of(
         inventory, "run", (), ("--json", "--quiet"), "/runs", program_request=chief
     )
-    assert ProgramRequest.of_text(request.wish) == ProgramRequest("p.py", bounded=True)
+    assert ProgramRequest.of_text(request.program) == ProgramRequest("p.py", bounded=True)
     assert request.flags == ("--quiet",)
     assert len(request.roles) == 17
     assert request_of(inventory, "run", (), (), "/runs", program_request=workers).roles == {}

@@ -104,6 +104,10 @@ LARGE = [
         f"runs: [{{}}]\nseeds: [{', '.join(map(str, range(MOST_RUNS + 1)))}]",
         f"at most {MOST_RUNS} are possible",
     ),
+    (
+        f"grid: {{jobs.train.epochs: {[*range(1, 52)]}, jobs.train.model.hidden: {[*range(40)]}}}",
+        f"2040 runs, at most {MOST_RUNS} are possible - divide it into several sweeps",
+    ),
     ("a: &a [1, 1, 1, 1]\n" + BOMB + "runs: [*g]", "more than 20000 values"),
     (f"base: {'{a: ' * 200}1{'}' * 200}", "nested more than 24 levels"),
 ]

@@ -11,7 +11,8 @@ import pytest
 
 from cluster.programs.frames import Channel, FrameType, greeting, key_of_runner, send_files
 from cluster.programs.lead import Lead
-from cluster.sweeps.executors import RemoteExecutor
+from cluster.sweeps import executors
+from cluster.sweeps.executors import Places, RemoteExecutor
 from core.inventory.templates import local_inventory
 from deploy.common.project import ROOT
 from tests.cluster.apps.planted import plant
@@ -97,6 +98,22 @@ def test_nothing_but_the_files_of_a_training_comes(driver: Driver, path: str, si
     after.pop(f"runs/0001/{TRAINING}/sequence", None)  # which begins, and is cut
     assert after == before
     assert not Path("/etc/pscluster-planted").exists()
+
+
+def test_a_node_that_restarts_between_two_runs_takes_its_place_again(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executors, "JOIN_EVERY_SECONDS", 0.0)
+    with driver.hostile() as before:
+        executor = driver.take()
+        Channel(before).send(FrameType.ENDED, {"return_code": 0})
+        first = driver.lead.processes[executor.name]
+        while first.poll() is None:
+            first.read_output()
+    with driver.hostile():
+        Places([executor], driver.lead).rejoin()
+        assert (first.is_lost, first.poll(), executor.available) == (True, 0, True)
+        assert driver.lead.processes[executor.name] is not first
 
 
 def test_what_one_node_sent_runs_on_no_other(driver: Driver, tmp_path: Path) -> None:

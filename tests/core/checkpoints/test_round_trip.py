@@ -14,8 +14,9 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
+from core import checkpoints
 from core.checkpoints import DTYPES, Checkpoint, CheckpointStore, read_newest
-from core.checkpoints.manifest import from_json, to_json
+from core.checkpoints.manifest import Manifest, from_json, to_json
 from core.ground.errors import ClusterError, UsageError
 from tests.core.checkpoints.contents import files, newest, numbered
 from tests.tables import table
@@ -171,3 +172,19 @@ def test_keeping_none_and_writing_into_a_closed_store_are_refused(tmp_path: Path
 def test_a_folder_that_is_not_there_holds_none(tmp_path: Path) -> None:
     assert read_newest(tmp_path / "nowhere") == (None, ())
     assert read_newest(tmp_path) == (None, ())
+
+
+def test_a_reader_looks_again_where_a_writer_replaced_what_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = checkpoints._tensors
+
+    def replaced(path: Path, described: Manifest) -> dict[str, NDArray[Any]]:
+        if described.update == 1:
+            store.write(numbered(2))
+        return read(path, described)
+
+    monkeypatch.setattr(checkpoints, "_tensors", replaced)
+    with CheckpointStore(tmp_path, keep=1) as store:
+        store.write(numbered(1))
+        assert newest(tmp_path) == (2, ())

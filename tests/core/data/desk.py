@@ -1,5 +1,6 @@
 """A folder with one person's recordings: they are written in any format, prepared, or refused."""
 
+import json
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -128,6 +129,14 @@ class Desk:
         assert line.startswith(str(self.folder / name))
         assert "\n" not in line
         return None
+
+
+def edit_manifest(folder: Path, **changes: Any) -> None:
+    """Change fields of a prepared set's manifest, or drop those that become None."""
+    path = folder / "manifest.json"
+    fields = json.loads(path.read_text()) | changes
+    dropped = {name for name, value in changes.items() if value is None}
+    path.write_text(json.dumps({name: fields[name] for name in fields.keys() - dropped}))
 
 
 def damaged(files: Mapping[str, bytes], row: Mapping[str, Any]) -> dict[str, bytes]:

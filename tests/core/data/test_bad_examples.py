@@ -33,6 +33,7 @@ def test_digits_that_float32_would_lose(tmp_path: Path) -> None:
     ],
 )
 def test_half_an_iterator_is_refused(tmp_path: Path, y: Any, said: str) -> None:
+    refuses(tmp_path, "groups: expected none", Data(iter([]), x_test=iter([]), groups=[0]))
     refuses(tmp_path, said, data(x_train=iter([]), y_train=y))
 
 
@@ -59,6 +60,8 @@ def test_what_is_no_data_is_refused(tmp_path: Path, given: Any, said: str) -> No
 @pytest.mark.parametrize(
     ("examples", "labels", "said"),
     [
+        ([Batch(IMAGES, CLASSES[:3])], None, "y_train: expected 30 targets, ... got 3"),
+        ([Batch(IMAGES, CLASSES, CLASSES[:2])], None, "groups: expected 30 numbers, ... got 2"),
         ([(IMAGES[0], 0)], None, "x_test: expected at least one example"),
         ([1], None, "got int; yield"),
         (
@@ -68,6 +71,12 @@ def test_what_is_no_data_is_refused(tmp_path: Path, given: Any, said: str) -> No
         ),
         ([(IMAGES[0], 0), (IMAGES[0, 0], 0)], None, "x_train[1]: expected shapes"),
         ([(IMAGES[0], "cat")], None, "name all classes in labels"),
+        ([Batch(IMAGES[:3], CLASSES[:2])], None, "y_train: expected 3 targets, one for each"),
+        (
+            [Batch(IMAGES[:2], CLASSES[:2], weights=np.ones((2, 1), np.float32))],
+            None,
+            "expected 2 numbers, one for each training example, got shape (2, 1)",
+        ),
         ([(np.zeros((5, 2)), TAGS[0])], None, "also of one: Batch(x[None], y[None])"),
         (
             [Batch(IMAGES, np.eye(3)[CLASSES], test=test) for test in (False, True)],

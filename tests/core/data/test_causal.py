@@ -3,7 +3,6 @@
 Both are of the same recording.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from core.data.publish import publishable
 from recognise.stream import Settings, Stream, Window
-from tests.core.data.desk import Desk, has
+from tests.core.data.desk import Desk, edit_manifest
 from tests.core.data.makers import SEGMENT_ROWS, Files, hapt_files, uci_har_files
 from tests.core.data.npz_files import cut_arrays
 
@@ -56,7 +55,7 @@ def test_two_way_and_causal_are_two_sets_and_each_says_which_it_is(desk: Desk, n
     if name == "set":
         desk.write(name, hapt_files())
     one, other = (desk.read(name, filters=filters) for filters in TWO_WAYS)
-    assert (one.filters, other.filters) == TWO_WAYS
+    assert (one.signals.filters, other.signals.filters) == TWO_WAYS
     assert one.folder != other.folder
     assert one.sha256 != other.sha256
     assert one.rows == other.rows
@@ -75,7 +74,7 @@ def test_windows_that_are_filtered_already_are_refused_in_one_line(
     desk: Desk, name: str, content: Any, said: str, filters: str | None
 ) -> None:
     desk.refuses(said, name, content, filters="causal")
-    has(desk.read(name, filters="two-way"), filters=filters)
+    assert desk.read(name, filters="two-way").signals.filters == filters
 
 
 def test_a_published_set_of_other_filters_is_refused(desk: Desk) -> None:
@@ -83,13 +82,9 @@ def test_a_published_set_of_other_filters_is_refused(desk: Desk) -> None:
     published = Path(publishable(str(path), 128, 64, 0, desk.cache)["folder"])
     said = "prepared with filters two-way, expected causal as in the job"
     desk.refuses(said, published, filters="causal")
-    manifest = published / "manifest.json"
-    fields = json.loads(manifest.read_text())
-    del fields["preparation"]["filters"]
-    manifest.write_text(json.dumps(fields))
+    edit_manifest(published, preparation={"window_steps": 128, "window_stride": 64})
     said = "does not say that it was prepared with filters causal"
     desk.refuses(said, published, filters="causal")
-    has(desk.read(published, filters="two-way"), filters=None)
-    fields["preparation"]["filters"] = "sideways"
-    manifest.write_text(json.dumps(fields))
+    assert desk.read(published, filters="two-way").signals.filters is None
+    edit_manifest(published, preparation={"filters": "sideways"})
     desk.refuses("filters 'sideways'", published, filters="two-way")

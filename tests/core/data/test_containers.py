@@ -20,6 +20,8 @@ from pscluster.app_folder import arrays_of
 from tests.core.data.desk import refused, words
 
 NUMBERS = np.arange(12.0).reshape(6, 2)
+MASKED = (np.ma.masked_greater(NUMBERS, 9), np.ma.masked_less(NUMBERS, 1))
+"""Of which the last, or the first row alone has a masked value."""
 
 
 class Unit(np.ndarray):
@@ -87,7 +89,7 @@ PIXELS = Image.new("P", (2, 2))
 def test_more_than_numbers_is_refused_at_every_way_in(
     way: Callable[[Any, Path], Any], tmp_path: Path
 ) -> None:
-    for values in (np.ma.masked_less(NUMBERS, 1), list(np.ma.masked_greater(NUMBERS, 9))):
+    for values in (np.ma.masked_less(NUMBERS, 1), *(list(each) for each in MASKED)):
         with refused("numpy's MaskedArray has masked values; ... .filled"):
             way(values, tmp_path)
 
@@ -104,6 +106,7 @@ def test_more_than_numbers_is_refused_at_every_way_in(
         ([Has(magnitude=1, units="meter")] * 6, "has the unit meter"),
         (Has(dims=("time", "axis"), coords=()), "names its axes (time, axis); give its .values"),
         (Has(detach=1, device=Has(type="cuda")), "lies on cuda; give .detach().cpu()"),
+        (Has(detach=1, device="cpu", names=("n", None)), "names its axes; give .rename(None)"),
         (Has(detach=1, device="cpu", requires_grad=True), "has a gradient; give .detach()"),
         (Has(detach=1, device="cpu", is_sparse=True), "is sparse; give .to_dense()"),
         (Frame(ROWS, COLUMNS, missing=4), "has a missing value in row 4; fill it in"),

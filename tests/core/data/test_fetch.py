@@ -86,6 +86,11 @@ def test_a_later_call_goes_on(server: Server, path: Path) -> None:
         (b"x" * 1000, {"ranges": False}, ["bytes=1000-"]),
         (CONTENT + b"more", {"answers": [(416, {})]}, ["bytes=5120004-", None]),
         (CONTENT, {}, []),
+        (
+            b"x" * 9,
+            {"answers": [(206, {"Content-Range": "bytes 7-9/10"})]},
+            ["bytes=9-"] * 2 + [None],
+        ),
     ],
 )
 def test_what_cannot_be_continued_is_fetched_from_the_beginning(

@@ -119,9 +119,15 @@ def test_a_member_that_is_cut_short_or_damaged_is_named(desk: Desk) -> None:
     desk.refuses("not a complete .npz file (Bad CRC", "flipped.npz", bytes(flipped))
 
 
-def test_an_example_that_fills_the_memory_is_refused(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [
+        ("LARGEST_EXAMPLE_BYTES", "x_train: an example has 120 bytes, at most 100 are read"),
+        ("LARGEST_TOTAL_BYTES", "own.npz: unpacks to ... bytes, more than 100; save fewer"),
+    ],
+)
+def test_what_would_fill_the_memory_is_refused(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, bound: str, said: str
 ) -> None:
-    monkeypatch.setattr(npz_arrays, "LARGEST_EXAMPLE_BYTES", 100)
-    content = examples(5, 6, 1, dtype="float32")
-    desk.refuses("x_train: an example has 120 bytes, at most 100 are read", "own.npz", content)
+    monkeypatch.setattr(npz_arrays, bound, 100)
+    desk.refuses(said, "own.npz", examples(5, 6, 1, dtype="float32"))

@@ -7,8 +7,8 @@ import pytest
 
 from core.data.filters import CHANNELS, NINE_UNITS
 from core.data.signals import SIZE_PROBLEMS
-from tests.core.data.desk import Desk, has
-from tests.core.data.makers import Files, hapt_files, table, uci_har_files, windows_table
+from tests.core.data.desk import Desk
+from tests.core.data.makers import Files, hapt_files, table
 from tests.tables import table as rows
 
 
@@ -39,22 +39,11 @@ def hapt(acceleration: float, rotation: float) -> Files:
     return files
 
 
-def uci_har(acceleration: float, rotation: float) -> Files:
-    files = uci_har_files()
-    for channel in CHANNELS:
-        name = f"train/Inertial Signals/{channel}_train.txt"
-        values = np.loadtxt(files[name].decode().splitlines())
-        values[4:] *= rotation if "gyro" in channel else acceleration
-        files[name] = windows_table(values)
-    return files
-
-
 @pytest.mark.parametrize(("factors", "said"), rows("core/data/tables", "other units"))
 @pytest.mark.parametrize(
     ("way", "name", "whose"),
     [
         (hapt, "set", "02 02: "),
-        (uci_har, "set", "subject 2: "),
         (npz, "my.npz", "subject 2: "),
     ],
 )
@@ -66,7 +55,7 @@ def test_one_person_in_other_units_is_refused_by_every_reader(
 
 def test_acceleration_without_gravity_is_refused_wherever_its_channels_stand(desk: Desk) -> None:
     content = npz(1.0, 1.0)
-    has(desk.read("mine.npz", content), channel_names=CHANNELS)
+    assert desk.read("mine.npz", content).signals.channels == CHANNELS
     for name in ("x_train", "x_test"):
         content[name] = (content[name] - content[name].mean(axis=1, keepdims=True))[..., ::-1]
     said = "subject 1: total_acc: the mean acceleration has no direction; ... Give total_acc_x"
@@ -78,7 +67,7 @@ def test_windows_in_units_that_their_file_states_are_taken_as_they_are(
     desk: Desk, unit: str, factor: float
 ) -> None:
     units = tuple(stated.replace("g", unit) for stated in NINE_UNITS)
-    has(desk.read("mine.npz", npz(factor, 1.0, units=units)), units=units)
+    assert desk.read("mine.npz", npz(factor, 1.0, units=units)).signals.units == units
 
 
 @pytest.mark.parametrize(("steps", "factor"), [(16, 9.80665), (64, 0.1)])

@@ -16,7 +16,7 @@ import pytest
 from core.data import open_prepared
 from core.data.archive import file_digest
 from core.data.publish import publishable
-from tests.core.data.desk import Desk, has, refused, says
+from tests.core.data.desk import Desk, edit_manifest, has, refused, says
 from tests.core.data.makers import hapt_files
 from tests.core.data.npz_files import cut_arrays
 from tests.ran import python
@@ -54,14 +54,6 @@ def test_it_is_opened_where_it_lies_and_nothing_is_written(desk: Desk, published
     assert not desk.cache.exists()
 
 
-@pytest.mark.parametrize(("name", "value"), [("window_steps", 64), ("window_stride", 32)])
-def test_other_settings_than_the_jobs_are_an_error_in_one_line(
-    desk: Desk, published: Path, name: str, value: int
-) -> None:
-    said = f"prepared with {name} ... expected {value} as in the job"
-    desk.refuses(said, published, **{name: value})
-
-
 def test_the_seed_matters_to_synthetic_recordings_only(desk: Desk, published: Path) -> None:
     desk.read(published, seed=7)
     synthetic = Path(publishable("synthetic", 128, 64, 3, desk.cache)["folder"])
@@ -76,19 +68,11 @@ def test_windows_that_came_cut_have_the_length_they_have(desk: Desk) -> None:
     desk.refuses("prepared with window_steps 16, expected 32", made, window_steps=32)
 
 
-def forget(folder: Path) -> None:
-    fields = json.loads((folder / "manifest.json").read_text())
-    del fields["preparation"]
-    (folder / "manifest.json").write_text(json.dumps(fields))
-
-
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda folder: os.truncate(folder / "windows.f32", 100),
         lambda folder: (folder / "classes.i32").unlink(),
-        lambda folder: (folder / "manifest.json").write_text("{"),
-        forget,
+        lambda folder: edit_manifest(folder, preparation=None),
     ],
 )
 def test_a_damaged_one_is_an_error_and_never_repaired(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.data import Source, find_source
+from core.data import Source, find_source, prepare
 from tests.core.data.desk import Desk, refused
 from tests.core.data.makers import hapt_files, uci_har_files, write_zip
 from tests.ran import python
@@ -87,6 +87,11 @@ def test_a_damaged_set_in_a_shared_place_is_not_silently_replaced_by_synthetic_o
     path.write_bytes(path.read_bytes()[:-100])
     with refused("cut short, fetch it again"):
         find_source(None, {}, project, desk.folder / "none")
+
+
+def test_a_source_that_is_another_meanwhile_is_refused(tmp_path: Path) -> None:
+    with refused("no longer holds recordings of kind uci-har"):
+        prepare(Source("uci-har", tmp_path, ""), cache=tmp_path / "cache")
 
 
 @pytest.mark.parametrize(("source", "holds"), [("synthetic", True), ("-nothing.npz", False)])

@@ -1,6 +1,5 @@
 """The cache of prepared sets: complete or absent, re-used only when sound, safe for two at once."""
 
-import json
 import os
 import signal
 import subprocess
@@ -14,11 +13,14 @@ import numpy as np
 import pytest
 
 from core.data import Dataset, Source, open_prepared, prepare
+from core.data.prepare import Data
 from core.ground.files import PARTIAL
-from tests.core.data.desk import Desk, has, refused, says
+from tests.core.data.desk import Desk, edit_manifest, has, refused, says
+from tests.core.data.given_examples import written
 from tests.core.data.makers import uci_har_files
 from tests.core.data.npz_files import cut_arrays
 from tests.ran import PROJECT, python
+from tests.tables import table
 
 
 @pytest.fixture
@@ -73,18 +75,6 @@ def test_a_set_that_moved_is_found_in_the_cache_and_named_where_it_lies(
     has(again, folder=first.folder, source=str(moved))
 
 
-def manifest(**changes: Any) -> Callable[[Path], None]:
-    """Change fields of the manifest, or drop those that become None."""
-
-    def damage(folder: Path) -> None:
-        path = folder / "manifest.json"
-        fields = json.loads(path.read_text()) | changes
-        kept = {name: value for name, value in fields.items() if value is not None}
-        path.write_text(json.dumps(kept))
-
-    return damage
-
-
 def flip_a_byte(folder: Path) -> None:
     with (folder / "windows.f32").open("r+b") as stream:
         stream.seek(1000)
@@ -109,10 +99,7 @@ def replace_by_a_file(folder: Path) -> None:
         lambda folder: (folder / "manifest.json").write_text("{"),
         lambda folder: (folder / "manifest.json").write_bytes(b"\xff\xfe"),
         lambda folder: (folder / "manifest.json").write_text("[]"),
-        manifest(format=0),
-        manifest(train_windows=6, test_windows=8),
-        manifest(labels=["a"] * 6),
-        manifest(labels=None),
+        lambda folder: edit_manifest(folder, labels=None),
         replace_by_a_file,
     ],
 )
@@ -127,6 +114,16 @@ def test_a_damaged_cache_is_an_error_to_open_and_repaired_by_preparing(
     assert "reading" in seen
     assert repaired == first
     assert desk.cached() == [first.folder.name]
+
+
+@pytest.mark.parametrize("row", table("core/data/tables", "damaged manifests"))
+def test_a_manifest_that_no_preparation_writes(tmp_path: Path, row: dict[str, Any]) -> None:
+    x = np.zeros((8, 16, 2), np.float32)
+    y = np.arange(8) % 2
+    folder = written(Data(x[:6], y[:6], x[6:], y[6:]), tmp_path, standardized=True).folder
+    edit_manifest(folder, **row["fields"])
+    with refused(f"{row['says']} ... prepare the data again"):
+        open_prepared(folder)
 
 
 def test_a_cache_that_cannot_be_written_is_one_error(desk: Desk, folder: Path) -> None:

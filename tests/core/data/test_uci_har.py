@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.data.filters import CHANNELS
+from core.data.recordings import no_number
 from core.data.uci_har import rows_of
 from core.ground.errors import DataError
 from tests.core.data.desk import Desk, damaged, has, wrong
 from tests.core.data.makers import uci_har_files, write_zip
+from tests.tables import table
 
 
 def test_folder_and_zip_give_the_published_windows_in_channel_order(desk: Desk) -> None:
@@ -44,6 +46,11 @@ def test_damage_is_one_error_that_names_the_file(desk: Desk, row: dict[str, Any]
 def test_windows_of_another_length_cannot_be_cut_from_this_set(desk: Desk) -> None:
     said = "comes cut into windows of 128 steps, got 64"
     desk.refuses(said, "set", uci_har_files(), window_steps=64)
+
+
+def test_a_word_that_looks_like_a_number_has_a_reason() -> None:
+    for word, why in table("core/data/tables", "no numbers").items():
+        assert str(no_number(word)).startswith(why)
 
 
 @given(

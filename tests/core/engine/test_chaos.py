@@ -109,18 +109,10 @@ def test_somebody_is_always_left_who_can_go_on(
 
 @pytest.mark.parametrize(
     ("plan", "attempt", "live", "deaths", "strikes"),
-    [
-        ("kill-worker:1", 1, {1}, 0, False),
-        ("kill-worker:1", 1, {0, 1}, 0, True),
-        ("drop-reply:1", SPARED_ATTEMPT - 1, set(EVERYBODY), 0, True),
-        ("drop-reply:1", SPARED_ATTEMPT, set(EVERYBODY), 0, False),
-        ("kill-ps:1", 1, set(EVERYBODY), DEADLY_LIMIT - 1, True),
-        ("kill-ps:1", 1, set(EVERYBODY), DEADLY_LIMIT, False),
-        ("kill-worker:1", 1, set(EVERYBODY), DEADLY_LIMIT, True),
-    ],
+    table("core/engine/tables", "spared"),
 )
 def test_the_last_live_worker_an_item_tried_often_and_a_job_that_died_often_are_spared(
-    plan: str, attempt: int, live: set[int], deaths: int, strikes: bool
+    plan: str, attempt: int, live: list[int], deaths: int, strikes: bool
 ) -> None:
     found = Chaos(ChaosPlan.parse(plan)).strike(1, attempt, live, 0.0, lambda _: deaths)
     assert (found is not None) == strikes

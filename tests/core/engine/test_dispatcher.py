@@ -1,8 +1,11 @@
 """What the dispatcher asks of servers and lanes, with a runtime and lanes that are played."""
 
+import queue
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -12,7 +15,11 @@ from core.engine.chaos import Fault, Strike
 from core.engine.dispatcher import LANES_SECONDS, Dispatcher, NoWorkers
 from core.engine.guardian import Loss
 from core.engine.membership import Membership
-from core.engine.workers import Answered, Drop, Item, Joined, Phase
+from core.engine.threads import WorkerThread
+from core.engine.workers import Answered, Drop, Failed, Item, Joined, Phase
+from core.ground.lazy import tf
+from tests.hang import HANG_SECONDS
+from tests.tables import table
 
 WORKERS = 32
 
@@ -123,7 +130,9 @@ def test_a_turn_tells_that_the_watchdog_cut_a_server_off(
         played._turn(0.0)
 
 
-def test_a_worker_that_holds_parameters_is_not_drained(played: Dispatcher) -> None:
+def test_a_worker_that_holds_parameters_is_not_drained_and_ends_the_run_when_it_is_lost(
+    played: Dispatcher,
+) -> None:
     guarded: list[str] = []
     guardian: Any = SimpleNamespace(guard=guarded.append)
     played._guardian = guardian
@@ -131,11 +140,14 @@ def test_a_worker_that_holds_parameters_is_not_drained(played: Dispatcher) -> No
     assert guarded == ["worker:1"]
     assert played.drain(1, 0.0) is Drain.HOLDS_PARAMETERS
     assert played._events.empty(), "nobody is asked to drain it"
+    with pytest.raises(ParameterServerLost, match=r"worker:1, or one .* is gone \(it died\)"):
+        played._carry_out([Drop(1, "it died")])
 
 
 def test_a_change_waits_until_no_more_leave_but_not_without_an_end(clock: Clock) -> None:
     quiet: Any = SimpleNamespace()
-    collected = Changes(quiet, Membership(range(WORKERS)), quiet)
+    membership = Membership(range(WORKERS))
+    collected = Changes(quiet, membership, quiet)
     assert not collected.due(clock.now)
     begin = clock.now
     for task in range(WORKERS):
@@ -146,6 +158,13 @@ def test_a_change_waits_until_no_more_leave_but_not_without_an_end(clock: Clock)
     collected.leave(0)
     clock.now += SETTLE_SECONDS
     assert collected.due(clock.now)
+    membership.workers[1].phase = Phase.SUSPECT
+    begun_again = Changes(quiet, membership, quiet)
+    begun_again.join(0)
+    clock.now += SETTLE_SECONDS
+    assert not begun_again.due(clock.now), "a suspect worker may leave too"
+    clock.now += LONGEST_SECONDS
+    assert begun_again.due(clock.now)
 
 
 @pytest.mark.parametrize("alive", [True, False])
@@ -170,3 +189,25 @@ def test_workers_that_never_join_are_named(
     monkeypatch.setattr(played, "_turn", turn)
     with pytest.raises(NoWorkers, match="worker:31 at 127"):
         played.wait_for_workers(1, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "answers", "expected", "injected"), table("core/engine/tables", "deliveries")
+)
+def test_a_fault_strikes_the_delivery_of_a_call_that_did_not_fail_by_itself(
+    fault: str, answers: list[Any], expected: object, injected: bool
+) -> None:
+    struck: list[Strike] = []
+    events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    runtime: Any = SimpleNamespace(on_worker=lambda _: nullcontext())
+    lane = WorkerThread(runtime, 0, events, struck.append)
+    function = mock.Mock()
+    lost = tf.errors.UnavailableError(None, None, "Socket closed")
+    function.answer.side_effect = [lost if value == "lost" else value for value in answers]
+    lane.call(Item(1, function), 7, Strike(Fault(fault), 0, 1, 0.0, 0.0))
+    event = events.get(timeout=HANG_SECONDS)
+    lane.close()
+    lane.join(HANG_SECONDS)
+    assert (event.reason if isinstance(event, Failed) else event.value) == expected
+    assert function.answer.call_count == len(answers)
+    assert bool(struck) == injected

@@ -3,6 +3,7 @@
 import socket
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from core.engine import changes
 from core.engine.changes import ParameterServerLost, raise_if_server_lost
+from core.engine.guardian import Loss
 from core.ground.errors import ExitCode
 from core.ground.lazy import tf
 
@@ -72,12 +74,22 @@ def test_one_broken_connection_of_our_own_is_no_lost_server(
     assert next(answers, "asked again") == "asked again"
 
 
-def test_a_server_that_refuses_is_lost_and_named() -> None:
+@pytest.mark.parametrize(
+    ("cut_off", "words"),
+    [
+        ([], r"it refuses connections; Socket closed"),
+        ([Loss("ps:0", "", 10)], r"it has answered no probe for 10 s"),
+    ],
+    ids=["refuses", "cut off by the watchdog"],
+)
+def test_a_server_that_is_lost_is_named_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, cut_off: list[Loss], words: str
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     runtime: Any = SimpleNamespace(peers=SimpleNamespace(parameter_servers=(address,)))
-    with pytest.raises(
-        ParameterServerLost,
-        match=rf"ps:0 at {address} is gone \(it refuses connections; Socket closed\)",
-    ):
+    monkeypatch.setattr(
+        changes, "losses", lambda: [replace(loss, address=address) for loss in cut_off]
+    )
+    with pytest.raises(ParameterServerLost, match=rf"ps:0 at {address} is gone \({words}\)"):
         raise_if_server_lost(runtime, ["Socket closed"])

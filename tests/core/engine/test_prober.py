@@ -56,17 +56,6 @@ def healthy() -> Iterator[Address]:
         thread.join()
 
 
-def test_those_that_answer_are_told_from_those_that_do_not(
-    silent: list[Address], healthy: Address
-) -> None:
-    everybody = {
-        "healthy": healthy,
-        "refuses": ("127.0.0.1", 1),
-        **{f"silent:{k}": at for k, at in enumerate(silent)},
-    }
-    assert answering(everybody, 1.0) == {"healthy"}
-
-
 def test_all_are_asked_at_the_same_time(listeners: list[socket.socket]) -> None:
     """None of them answers before each has been asked."""
 
@@ -84,10 +73,6 @@ def test_all_are_asked_at_the_same_time(listeners: list[socket.socket]) -> None:
         served = pool.submit(serve)
         assert answering(everybody, WAIT_SECONDS) == set(everybody)
         served.result()
-
-
-def test_a_name_that_nobody_knows_does_not_answer() -> None:
-    assert answering({"nobody": ("no-such-host.invalid", 1)}, 1.0) == set()
 
 
 def test_a_healthy_one_is_heard_before_the_dead_ones_have_been_given_up(

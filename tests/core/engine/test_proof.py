@@ -19,19 +19,9 @@ from core.engine.runtime import Peers, Runtime
 from core.engine.workers import Joined, JoinFailed
 from core.ground.errors import UsageError
 from core.ground.lazy import tf
+from tests.tables import table
 
-LEFT = (
-    ("UnavailableError", "failed to connect to all addresses: Connection refused"),
-    ("UnavailableError", "Socket closed"),
-    ("AbortedError", "Unable to find a context_id matching the specified one"),
-    ("CancelledError", "RPC was cancelled"),
-    ("DeadlineExceededError", "Deadline Exceeded"),
-    ("InternalError", "Received RST_STREAM with error code 2"),
-    ("UnknownError", "Stream removed"),
-    ("ResourceExhaustedError", "OOM when allocating tensor"),
-    ("InvalidArgumentError", "/job:worker/replica:0/task:0/device:CPU:0 unknown device."),
-    ("InvalidArgumentError", "Unable to find the relevant tensor remote_handle: Op ID: 3"),
-)
+LEFT = table("core/engine/tables", "left during the proof")
 LACKS = (
     "NotFoundError",
     "'PsclusterProof' is neither a type of a primitive operation nor a name of a function",

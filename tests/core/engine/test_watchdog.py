@@ -3,6 +3,7 @@
 A server that is stopped, and one who waits for it for ever.
 """
 
+import errno
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import NoReturn
+from unittest import mock
 
 import pytest
 
@@ -152,6 +154,17 @@ def test_an_operation_that_begins_after_a_cut_has_its_own_time(
     guard.answers.awake_seconds = 40.0
     with pytest.raises(SystemExit, match="waits for a server"):
         guard.end_overdue()
+
+
+def test_a_kernel_that_does_not_let_us_cut_is_told_of_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = mock.Mock(side_effect=[ProcessLookupError, PermissionError(errno.EPERM, "no")])
+    monkeypatch.setattr(watchdog, "cut", refused)
+    guard = watchdog.Watchdog(os.getpid())
+    for _ in range(3):
+        guard.cut({("127.0.0.1", 1)})
+    assert capsys.readouterr().err.count("does not let us cut the coordinator's sockets (no)") == 1
 
 
 def test_it_ends_with_its_input_and_says_what_it_cannot_read(start: Start) -> None:

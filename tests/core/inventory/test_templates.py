@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from core.ground.errors import ClusterError, UsageError
+from core.ground.ports import LOWEST_PORT, free_ports
 from core.inventory import ROLE_NAMES, InventoryError
 from core.inventory.templates import (
-    LOWEST_PORT,
     expand_hosts,
-    free_ports,
     hosts_inventory,
     local_inventory,
 )

@@ -24,7 +24,7 @@ HEAVY = frozenset(
 
 MOST_ANONYMOUS_BYTES = 100e6
 """A lean server idles at 88 MB, a process that imports Python's TensorFlow at 225 MB and more
-(docs/roles.md)."""
+(docs/engine.md)."""
 
 _IMPORTED = re.compile(r"^import time:\s+\d+ \|\s+\d+ \|\s*([\w.]+)$", re.MULTILINE)
 

@@ -2,9 +2,9 @@ import socket
 
 import pytest
 
+from core.ground.ports import check_free, every_interface, port_refusal
 from core.server.options import RoleName, RoleOptions, explicit_flags, options, parse
 from core.server.process import ClaimedDevice, device_environment, notify, role_environment
-from core.server.sockets import check_free, port_refusal
 from tests.ports import free_ports
 from tests.tables import table
 
@@ -70,7 +70,7 @@ def test_bad_usage_says_what_was_expected(
 def test_a_free_port_is_free_and_an_address_of_nobody_is_an_error() -> None:
     (port,) = free_ports(1)
     check_free("127.0.0.1", port, "the test")
-    check_free("::" if socket.has_dualstack_ipv6() else "", port, "the test")
+    check_free(every_interface(), port, "the test")
     with pytest.raises(
         Exception,
         match=r"the test cannot listen on 198\.18\.99\.99:\d+: no interface of this machine",

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from core.server.sockets import PortTakenError, check_free
+from core.ground.ports import PortTakenError, check_free
 
 HOLDER = """
 import socket

@@ -157,7 +157,7 @@ def test_an_answer_that_is_no_node_s_address_is_the_trouble_of_its_node(
 
 
 def test_a_coordinator_without_an_address_runs_no_job(tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match=r"rpi11\.local was never proven: `fab deploy trust`"):
+    with pytest.raises(ClusterError, match=r"rpi11\.local is not proven yet: `fab deploy trust`"):
         as_overrides(of_names(tmp_path))
 
 

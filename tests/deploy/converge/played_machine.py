@@ -7,6 +7,7 @@ mounts, nftables, NFS) is done by `play_command.py`, which keeps in files what e
 import hashlib
 import subprocess
 import zipfile
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache
@@ -123,17 +124,18 @@ class PlayedMachine(Connector):
         self,
         prefix: list[str],
         words: list[str],
-        stdin: bytes,
+        stdin: Iterable[bytes],
         deadline_seconds: float,
         kept: BoundedOutput,
         said: BoundedOutput,
     ) -> int | None:
+        sent = b"".join(stdin)
         if words[:2] == ["sh", "-s"]:
-            stdin = self.node.here(stdin.decode()).encode()
+            sent = self.node.here(sent.decode()).encode()
         here = [self.node.here(word) for word in words]
         done = subprocess.run(
             here,
-            input=stdin,
+            input=sent,
             capture_output=True,
             env=self.node.environment,
             timeout=deadline_seconds,
@@ -143,8 +145,8 @@ class PlayedMachine(Connector):
         said.add(done.stderr.replace(str(self.node.root).encode(), b""))
         return done.returncode
 
-    def _put(self, data: bytes, remote: str, mode: int, **how: Any) -> None:
-        self.node.write(remote, "").write_bytes(data)
+    def _put(self, blocks: Iterable[bytes], remote: str, mode: int, **how: Any) -> None:
+        self.node.write(remote, "").write_bytes(b"".join(blocks))
 
     def _following(self, prefix: list[str], words: list[str]) -> AbstractContextManager[Following]:
         raise NotImplementedError

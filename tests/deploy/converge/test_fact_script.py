@@ -25,7 +25,7 @@ def ask(*files: Path, path: str = SEARCHED, **others: tuple[str, ...]) -> Machin
     names = tuple(map(str, files))
     packages = ("base-files", "nothing-of-this-name")
     units = ("pscluster-worker-0.service",)
-    asked = Questions(names, units, packages, 890, **{"space": ("/opt/pscluster",)} | others)
+    asked = Questions(names, units, packages, (890,), **{"space": ("/opt/pscluster",)} | others)
     script = fact_script(asked).replace(SEARCHED, path)
     before = time.time()
     done = subprocess.run(["sh", "-s"], input=script.encode(), capture_output=True, check=False)
@@ -94,7 +94,7 @@ def test_the_python_that_is_looked_at_is_the_one_that_is_used(tmp_path: Path) ->
 def test_values_of_the_inventory_are_words_for_the_shell(tmp_path: Path) -> None:
     touch = f"touch {tmp_path}/trapped"
     trap = f"{tmp_path}/x'; {touch}; echo '$({touch})`{touch}`"
-    asked = Questions((trap,), (trap,), (trap,), 890, (trap,), (f"{tmp_path}/ok", trap))
+    asked = Questions((trap,), (trap,), (trap,), (890,), (trap,), (f"{tmp_path}/ok", trap))
     script = fact_script(asked).encode()
     subprocess.run(["sh", "-s"], input=script, capture_output=True, check=False)
     assert not (tmp_path / "trapped").exists()

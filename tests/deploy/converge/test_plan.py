@@ -14,8 +14,10 @@ from core.inventory import Inventory
 from deploy.cluster.places import UNIT_FOLDER
 from deploy.converge.deployment import PHASES, plan
 from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.resources import RELOAD
 from deploy.converge.subject import Change, Shell
 from deploy.converge.survey import Survey
+from deploy.render.units import JOB_UNIT
 from tests.core.inventory.cases import read
 from tests.deploy.converge.examined import problem
 from tests.deploy.converge.pi import (
@@ -205,6 +207,18 @@ def test_a_memory_controller_that_was_switched_on_changes_the_slice_alone(runnin
     (change,) = planned(replace(running["pi-1"], controllers=("cpu", "memory")))
     assert change.subject.endswith("pscluster.slice")
     assert "+MemoryMax=90%" in change.diff
+
+
+def test_an_older_unit_of_jobs_is_read_once_more_and_no_job_restarts(running: Cluster) -> None:
+    facts = running["pi-1"]
+    path = f"{UNIT_FOLDER}/{JOB_UNIT}"
+    older = replace(facts.files[path], content=b"[Unit]\n")
+    (change,) = planned(replace(facts, files={**facts.files, path: older}))
+    assert [step.what for step in change.steps] == [
+        f"make {UNIT_FOLDER}",
+        f"write {path}",
+        RELOAD.what,
+    ]
 
 
 def test_a_node_without_python_gets_no_code() -> None:

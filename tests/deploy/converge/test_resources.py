@@ -97,6 +97,8 @@ def test_the_account_is_made_once() -> None:
     assert [*wanted(untouched(users={"pscluster": (890, 890)}))] == []
     (script,) = scripts(wanted, untouched())
     assert "--shell /usr/sbin/nologin" in script
+    powerful = untouched(users={"pscluster": (890, 890)}, powers={"pscluster": "/bin/bash"})
+    assert "usermod --shell /usr/sbin/nologin" in scripts(wanted, powerful)[0]
 
 
 def test_folders_are_remembered_once_for_each_set_of_them() -> None:

@@ -63,7 +63,7 @@ def test_a_role_that_failed_is_in_the_row_of_its_node(deployed: Cluster) -> None
 def test_a_node_that_does_not_answer_has_a_row_too(
     deployed: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lost = StepFailure("rpi02", "facts", "look at the node", "", None, ("no connection",), "")
+    lost = StepFailure("rpi02", "facts", "look at the node", ("no connection",))
     survey = Survey({"rpi01": deployed["rpi01"]}, {"rpi02": lost})
     shown = node_rows(MACHINES, survey)
     assert [(row.node, row.roles, row.trouble) for row in shown] == [

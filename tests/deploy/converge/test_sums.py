@@ -16,7 +16,7 @@ from tests.deploy.converge.tables import rows
 
 INVENTORY = thesis()
 FAILURE = StepFailure(
-    "rpi02", "code", "install it", "sh x", 71, ("one", "the disk is full"), "free some"
+    "rpi02", "code", "install it", ("one", "the disk is full"), "free some", "sh x", 71
 )
 BEGUN = "20261121T224200Z-start"
 LATER = "20261121T224300Z-start"
@@ -59,7 +59,7 @@ def test_a_recap_has_a_row_for_each_node(recap: Recap) -> None:
 
 def test_a_failure_s_line_says_where_what_and_what_to_do() -> None:
     assert FAILURE.line == "rpi02: install it (exit code 71): one | the disk is full; free some"
-    assert StepFailure("a", "facts", "look", "", None, (), "").line == "a: look"
+    assert StepFailure("a", "facts", "look", ()).line == "a: look"
 
 
 def test_a_recap_is_kept_and_tells_the_next_run_whom_to_try_again(

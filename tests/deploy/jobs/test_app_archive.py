@@ -11,9 +11,11 @@ import pytest
 
 from cluster.apps.files import AppFiles, files_of_app
 from core.ground.errors import ClusterError, UsageError
+from core.ground.parcel import blocks_of, packed
 from deploy.jobs import request
-from deploy.jobs.request import pack_app, unpack_app
-from tests.deploy.jobs.archives import entry, packed
+from deploy.jobs.request import unpack_app
+from tests.deploy.jobs import archives
+from tests.deploy.jobs.archives import entry
 from tests.deploy.tables import Tables
 
 rows = Tables(__file__)
@@ -30,6 +32,11 @@ def app(tmp_path: Path) -> AppFiles:
     return files_of_app(folder)
 
 
+def pack(app: AppFiles) -> bytes:
+    with packed(app.streams("app")) as archive:
+        return b"".join(blocks_of(archive))
+
+
 def arrive(tmp_path: Path, content: bytes) -> tuple[Path, Path]:
     """Archive and folder of a job."""
     (tmp_path / "job").mkdir()
@@ -39,26 +46,26 @@ def arrive(tmp_path: Path, content: bytes) -> tuple[Path, Path]:
 
 
 def test_what_arrives_is_what_was_sent(app: AppFiles, tmp_path: Path) -> None:
-    archive, folder = arrive(tmp_path, pack_app(app, "app"))
+    archive, folder = arrive(tmp_path, pack(app))
     unpack_app(archive, app.digest, folder)
     found = files_of_app(folder)
     assert found.digest == app.digest
     assert [file.name for file in found.files] == [file.name for file in app.files]
     assert [path.name for path in folder.parent.iterdir()] == ["app"]
-    assert pack_app(found, "app") == pack_app(app, "app")
+    assert pack(found) == pack(app)
 
 
 def test_an_app_that_changes_on_the_way_out_is_not_sent(app: AppFiles) -> None:
     (app.source / "app.py").write_text("other = 1\n")
     with pytest.raises(UsageError, match="has changed while the app was read"):
-        pack_app(app, "app")
+        pack(app)
 
 
 DAMAGED: dict[str, Callable[[bytes], bytes]] = {
     "cut": lambda whole: whole[: len(whole) // 2],
-    "another app": lambda _: packed(entry("app/app.py")),
-    "no app": lambda _: packed(entry("app/other.py")),
-    "a link": lambda _: packed(
+    "another app": lambda _: archives.packed(entry("app/app.py")),
+    "no app": lambda _: archives.packed(entry("app/other.py")),
+    "a link": lambda _: archives.packed(
         entry("app/app.py", b"", type=tarfile.SYMTYPE, linkname="/etc/passwd")
     ),
 }
@@ -68,7 +75,7 @@ DAMAGED: dict[str, Callable[[bytes], bytes]] = {
 def test_what_is_damaged_is_one_line_and_leaves_no_folder(
     app: AppFiles, tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:
-    archive, folder = arrive(tmp_path, damage(pack_app(app, "app")))
+    archive, folder = arrive(tmp_path, damage(pack(app)))
     with pytest.raises(
         ClusterError,
         match=r"^[^\n]*job/app: the app cannot be unpacked: [^\n]*submit the job again[^\n]*$",
@@ -79,7 +86,7 @@ def test_what_is_damaged_is_one_line_and_leaves_no_folder(
 
 def test_a_link_in_place_of_the_archive_is_not_followed(app: AppFiles, tmp_path: Path) -> None:
     archive, folder = arrive(tmp_path, b"")
-    (tmp_path / "real.tar").write_bytes(pack_app(app, "app"))
+    (tmp_path / "real.tar").write_bytes(pack(app))
     archive.unlink()
     archive.symlink_to(tmp_path / "real.tar")
     with pytest.raises(ClusterError, match="cannot be unpacked"):
@@ -90,7 +97,7 @@ def test_a_link_in_place_of_the_archive_is_not_followed(app: AppFiles, tmp_path:
 def test_more_than_an_app_has_is_refused(
     app: AppFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    archive, folder = arrive(tmp_path, pack_app(app, "app"))
+    archive, folder = arrive(tmp_path, pack(app))
     small: dict[str, Any] = {limit: value}
     monkeypatch.setattr(request, "APP", replace(request.APP, **small))
     with pytest.raises(ClusterError, match=r"at most|more than"):

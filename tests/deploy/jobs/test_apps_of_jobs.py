@@ -1,8 +1,11 @@
 """What a job takes along of its app, on the way to a node that is this machine."""
 
 import json
+import os
 import sys
+import tracemalloc
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 from cluster.apps.files import files_of_app
 from cluster.programs.program import ProgramRequest
 from core.ground.errors import ClusterError, UsageError
+from core.ground.parcel import packed
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
 from deploy.cluster.cluster import local_cluster, over_ssh
@@ -24,6 +28,8 @@ from deploy.jobs.apps import (
     reads_its_data,
     refuse_missing_data,
 )
+from deploy.jobs.node_jobs import new_folder
+from deploy.jobs.records import APP_ARCHIVE, APP_FOLDER, JobFolder
 from deploy.jobs.request import JobRequest, read_record
 from deploy.jobs.services import ForegroundJobs, JobSpec
 from deploy.jobs.sweeps import program_tasks
@@ -78,12 +84,26 @@ def test_the_files_are_there_while_the_job_runs_and_gone_after_it(node: JobNode,
     assert folder.state.exists()
 
 
+def test_an_app_is_read_packed_and_sent_in_blocks(node: JobNode, app: Path) -> None:
+    (app / "weights.bin").write_bytes(os.urandom(16 << 20))
+    tracemalloc.start()
+    try:
+        with packed(files_of_app(app).streams(APP_FOLDER)) as archive:
+            folder = new_folder(node.shell, node.places, "train", {APP_ARCHIVE: archive})
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert isinstance(folder, JobFolder)
+    assert folder.app_archive.stat().st_size > 16 << 20
+    assert peak_bytes < 8 << 20
+
+
 def test_a_damaged_archive_refuses_the_job_before_it_begins(
     node: JobNode, app: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deploy.jobs.node_jobs.pack_app", lambda *_: b"no archive")
+    monkeypatch.setattr("deploy.jobs.node_jobs.packed", lambda _: nullcontext(b"no archive"))
     node.play("0")
-    said = r"rpi11: the job was not begun: .*the app cannot be unpacked"
+    said = r"rpi11: the job did not begin: .*the app cannot be unpacked"
     with pytest.raises(ClusterError, match=said):
         node.jobs().submit("train", [], app=files_of_app(app))
     assert node.jobs().records() == []
@@ -199,7 +219,7 @@ def submitted_jobs(
 
 
 @pytest.fixture
-def wish(tmp_path: Path) -> ProgramRequest:
+def program(tmp_path: Path) -> ProgramRequest:
     """A program with packages of its own."""
     (tmp_path / "wanted.txt").write_text("humanize\n")
     (tmp_path / "program.py").touch()
@@ -207,21 +227,21 @@ def wish(tmp_path: Path) -> ProgramRequest:
 
 
 def test_a_program_on_a_node_gets_the_python_of_its_packages(
-    node: JobNode, wish: ProgramRequest, monkeypatch: pytest.MonkeyPatch
+    node: JobNode, program: ProgramRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submitted: list[ProgramRequest] = []
     monkeypatch.setattr(attached_job, "run_attached", lambda *_, request: submitted.append(request))
     for key in (KEY, ""):
         jobs = submitted_jobs(node.inventory, "rpi11", keys={"rpi11": key})
-        jobs.run(JobSpec("run", program=wish))
+        jobs.run(JobSpec("run", program=program))
     own = f"/opt/pscluster/extras/environments/{KEY}/bin/python"
     assert [each.python for each in submitted] == [own, ""]
     with pytest.raises(UsageError, match=r"--requirements gone\.txt: cannot be read"):
-        jobs.run(JobSpec("run", program=replace(wish, requirements="gone.txt")))
+        jobs.run(JobSpec("run", program=replace(program, requirements="gone.txt")))
 
 
 def test_a_program_on_the_workers_gets_the_packages_of_each_node(
-    tmp_path: Path, wish: ProgramRequest, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, program: ProgramRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "three.yaml").write_text(THREE)
     three = load(tmp_path / "three.yaml")
@@ -229,11 +249,11 @@ def test_a_program_on_the_workers_gets_the_packages_of_each_node(
     monkeypatch.setattr(attached_job, "run_on_workers", lambda *words: given.append(words[-1]))
     keys = {"b": KEY, "c": "fedcba9876543210"}
     jobs = submitted_jobs(three, "a", "b", "c", keys=keys)
-    wish = replace(wish, on="workers")
-    jobs.run(JobSpec("run", program=wish))
-    jobs.run(JobSpec("run", program=replace(wish, requirements="")))
+    program = replace(program, on="workers")
+    jobs.run(JobSpec("run", program=program))
+    jobs.run(JobSpec("run", program=replace(program, requirements="")))
     assert given == [keys, {}]
-    tasks = program_tasks(three, wish.name, "token", {"b": KEY})
+    tasks = program_tasks(three, program.name, "token", {"b": KEY})
     assert {task.name: told.environment for task, told in tasks} == {
         "worker:0": KEY,
         "worker:1": KEY,

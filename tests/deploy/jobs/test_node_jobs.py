@@ -97,7 +97,7 @@ def test_ctrl_c_detaches_and_the_job_goes_on(
 def test_a_second_job_is_refused_in_the_nodes_own_words_and_leaves_nothing(node: JobNode) -> None:
     jobs, first = node.waiting()
     with pytest.raises(
-        ClusterError, match=rf"rpi11: the job was not begun: a job is running .*\({first}\): wait"
+        ClusterError, match=rf"rpi11: the job did not begin: a job is running .*\({first}\): wait"
     ):
         jobs.submit("pi", [])
     assert [(record.id, record.state) for record in jobs.records()] == [(first, JobState.RUNNING)]

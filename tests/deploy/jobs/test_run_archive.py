@@ -1,12 +1,16 @@
 """Archives from a node that is not trusted: a run's files, or one line and nothing on the disk."""
 
+import errno
 import gzip
 import io
 import math
+import os
+import re
 import subprocess
 import tarfile
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -74,7 +78,21 @@ ODD = {
 
 @pytest.mark.parametrize("archive", ODD.values(), ids=ODD)
 def test_what_is_no_archive_of_a_run_is_one_line(tmp_path: Path, archive: bytes) -> None:
-    assert "the run cannot be kept here" in refused(archive, tmp_path)
+    cause = r"the run cannot be kept here: (the archive is damaged: |'.*' is there twice)"
+    assert re.search(cause, refused(archive, tmp_path))
+
+
+def test_a_disk_that_is_full_or_not_ours_damages_no_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = packed(entry(f"{NAME}/log"))
+    for error, remedy in ((errno.ENOSPC, "free some space"), (errno.EACCES, "writable for this")):
+        problem = Mock(side_effect=OSError(error, os.strerror(error)))
+        monkeypatch.setattr(parcel, "extract", problem)
+        line = refused(archive, tmp_path)
+        assert f"the run cannot be kept here: {os.strerror(error)}: " in line
+        assert remedy in line
+        assert "damaged" not in line
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "/", "a/b", "../x"])
@@ -100,7 +118,7 @@ def test_only_plain_files_with_plain_names_are_taken(tmp_path: Path) -> None:
     assert unpack_folder(io.BytesIO(archive), NAME, tmp_path, RUN) == kept
     assert sorted(path.name for path in kept.iterdir()) == ["good", "time"]
     assert not math.isinf((kept / "time").stat().st_mtime)
-    with pytest.raises(ClusterError, match="the run cannot be kept here"):
+    with pytest.raises(ClusterError, match="the archive is damaged: Compressed file ended"):
         unpack_folder(io.BytesIO(archive[: len(archive) // 2]), NAME, tmp_path, RUN)
     assert (kept / "good").read_bytes() == b"x"
     assert list(tmp_path.iterdir()) == [kept]

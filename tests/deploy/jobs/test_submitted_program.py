@@ -18,12 +18,12 @@ def test_the_program_and_what_lies_beside_it_are_there(
     (mine / "train.py").write_text("import beside\n")
     (mine / "beside.py").write_text("WORD = 1\n")
     node.play("0")
-    wish = ProgramRequest(str(mine / "train.py"), ("--name", "first try"))
-    assert attached_job.run_attached(node.jobs(), "run", [], request=wish) == ExitCode.DONE
+    request = ProgramRequest(str(mine / "train.py"), ("--name", "first try"))
+    assert attached_job.run_attached(node.jobs(), "run", [], request=request) == ExitCode.DONE
     (record,) = node.jobs().records()
     words = node.asked()
-    arrived = ProgramRequest.of_text(words[words.index("--wish") + 1])
-    assert arrived.arguments == wish.arguments
+    arrived = ProgramRequest.of_text(words[words.index("--program") + 1])
+    assert arrived.arguments == request.arguments
     assert arrived.bounded
     assert Path(arrived.program) == node.root.job(record.id).path / "program/train.py"
     assert (Path(arrived.program).parent / "beside.py").read_text() == "WORD = 1\n"

@@ -129,8 +129,8 @@ def story() -> Iterator[Story]:
                 story.wait_for(OF_PI)
             own_recordings(cluster.folder / "mine.npz")
             (cluster.folder / "program.py").write_text("while True: pass\n")
-            wish = ProgramRequest(str(cluster.folder / "program.py"))
-            with endless(cluster, "run", flags=["--wish", wish.to_text()]):
+            request = ProgramRequest(str(cluster.folder / "program.py"))
+            with endless(cluster, "run", flags=["--program", request.to_text()]):
                 story.wait_for(OF_PROGRAM)
             (cluster.folder / "sweep.yaml").write_text(SWEEP)
             recordings = f"jobs.train.data.source={cluster.folder / 'mine.npz'}"

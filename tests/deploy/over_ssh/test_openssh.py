@@ -134,8 +134,9 @@ def test_an_account_and_a_port_of_the_configuration(
     person.writes("Host pi-two\n    HostName 127.0.0.1\n    Port 2200\n    User admin\n{usual}")
     found = SshAddress("node", "pi-two", None, None, None, 10.0)
     assert (found.route.host, found.user, found.port) == ("127.0.0.1", "admin", 2200)
+    assert found.known_as == "[pi-two]:2200"
     stated = SshAddress("node", "pi-two", "anna", 22, None, 10.0)
-    assert (stated.user, stated.port) == ("anna", 22)
+    assert (stated.user, stated.port, stated.known_as) == ("anna", 22, "pi-two")
     monkeypatch.setenv("USER", "somebody-else")
     monkeypatch.setenv("LOGNAME", "somebody-else")
     nobody_says = SshAddress("node", "127.0.0.1", None, None, None, 10.0)

@@ -56,7 +56,7 @@ def test_a_node_without_sudo_is_told_to_install_it(tmp_path: Path) -> None:
     with running_sshd(tmp_path, f"SetEnv=PATH={commands}") as server:
         bare = NodeConnection(server.address("rpi01"), trusting(tmp_path, server))
         with pytest.raises(
-            ClusterError, match=r"rpi01: there is no sudo \(.*\): `su -c 'apt-get install sudo'`"
+            ClusterError, match=r"rpi01: sudo is missing \(.*\): run `su -c 'apt-get install sudo'`"
         ):
             machines_for(thesis()).ask(bare)
         bare.close()

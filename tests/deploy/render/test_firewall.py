@@ -40,4 +40,4 @@ def test_nft_loads_them_twice(tmp_path: Path, inventory: Inventory) -> None:
     script = f"nft -f {rules} && nft -f {rules} && nft list table inet pscluster"
     listed = loaded(script, "unshare", "-n")
     assert f"pscluster {loaded_mark(rules.read_text())}" in listed
-    assert listed.count("@nodes accept") == 1
+    assert listed.count("@nodes goto bounded") == 1

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from deploy.cluster.places import account_numbers
-from deploy.render.network import firewall_mark, ruleset
+from deploy.converge.roles import LISTING
+from deploy.render.network import MOST_CONNECTIONS, OPEN_CONNECTIONS, firewall_mark, ruleset
 from tests.core.server.namespaces import ip, why_not
 from tests.deploy.converge.pi import thesis
 from tests.deploy.render.test_firewall import loaded
@@ -21,8 +22,9 @@ from tests.hang import HANG_SECONDS
 LOCAL = "127.0.0.1"
 HERE = "192.168.1.16"
 THERE = "192.168.1.17"
+THIRD = "192.168.1.18"
 ELSEWHERE = "10.77.0.17"
-"""Two nodes of the inventory, and an address of the second one that the inventory does not have."""
+"""Three nodes of the inventory, and an address of the second one that is in no inventory."""
 GRAPHS = 2222
 COORDINATOR = 2224
 PROGRAM = 2240
@@ -59,7 +61,7 @@ import json
 for uid, ports in json.loads(sys.argv[1]):
     if os.fork() == 0:
         become(uid)
-        listeners = [socket.create_server(("", port)) for port in ports]
+        listeners = [socket.create_server(("", port), backlog=4096) for port in ports]
         print("listening", flush=True)
         sys.stdin.read()
         os._exit(0)
@@ -83,6 +85,27 @@ def found(word):
         return type(error).__name__
 words = sys.argv[2:]
 print(json.dumps(dict(zip(words, ThreadPoolExecutor(len(words)).map(found, words)))))
+"""
+
+
+CROWD = """
+import select, socket, struct, sys
+host, port, most, source, another = sys.argv[1:]
+address = (host, int(port))
+def connect(source):
+    return socket.create_connection(address, source_address=(source, 0))
+crowd = [connect(source) for _ in range(int(most))]
+one_more = socket.socket()
+one_more.bind((source, 0))
+one_more.setblocking(False)
+one_more.connect_ex(address)
+connect(another)
+print(bool(select.select([], [one_more], [], 0)[1]), flush=True)
+sys.stdin.readline()
+crowd[0].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+crowd[0].close()
+select.select([], [one_more], [])
+print(one_more.getpeername()[0])
 """
 
 
@@ -129,7 +152,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     needs.tool("nft")
     rules = tmp_path_factory.mktemp("rules") / "rules.nft"
     rules.write_text(ruleset(WATCHED, "rpi11"))
-    with wired(HERE, theirs=[THERE, ELSEWHERE]) as names:
+    with wired(HERE, THIRD, theirs=[THERE, ELSEWHERE]) as names:
         ip("-n", names[0], "route", "add", f"{ELSEWHERE}/32", "dev", "cable", "src", HERE)
         for name in names:
             loaded(f"nft -f {rules}", *inside(name))
@@ -199,3 +222,24 @@ def test_what_nft_lists_can_be_loaded_again(pair: tuple[str, str], tmp_path: Pat
     )
     assert firewall_mark(WATCHED, "rpi11") in listed
     assert "meta skuid" in listed
+
+
+def test_an_address_has_so_many_connections_to_a_port_and_the_rules_are_listed_as_before(
+    pair: tuple[str, str],
+) -> None:
+    """One more connects once another ends; another address of the machine is not concerned."""
+    words = (THERE, str(METRICS), str(MOST_CONNECTIONS), HERE, THIRD)
+    pipe = subprocess.PIPE
+    listing = loaded(LISTING, *inside(pair[1]))
+    with (
+        serving(pair[1], {ROLE: (METRICS,)}),
+        subprocess.Popen(
+            inside(pair[0], *PYTHON, CROWD, *words), stdin=pipe, stdout=pipe, text=True
+        ) as crowd,
+    ):
+        assert crowd.stdout is not None
+        assert crowd.stdout.readline() == "False\n"
+        counted = loaded(f"nft list set inet pscluster {OPEN_CONNECTIONS}", *inside(pair[1]))
+        assert f"{HERE} . {METRICS} ct count over {MOST_CONNECTIONS}" in counted
+        assert loaded(LISTING, *inside(pair[1])) == listing
+        assert crowd.communicate("\n", HANG_SECONDS)[0] == f"{THERE}\n"

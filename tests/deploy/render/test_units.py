@@ -1,12 +1,13 @@
 """The units as systemd reads them, and what their texts beside this file cannot show."""
 
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from deploy.cluster.places import CURRENT
+from deploy.cluster.places import CURRENT, UNIT_FOLDER
 from deploy.render import units
 from tests.core.inventory.cases import read
 from tests.deploy.converge.pi import thesis
@@ -56,6 +57,38 @@ def test_systemd_understands_every_line(unit_folder: Path, inventory: str) -> No
     done = analyzed("verify", *names, folder=folder)
     ours = [line for line in done.stderr.splitlines() if "pscluster" in line]
     assert (done.returncode, ours) == (0, []), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("job", "state", "links"),
+    [
+        ("20260101T0000-task", "stopping", [1, 1]),
+        ("20260101T0000-task-2", "running", [1, 0]),
+        ("20260101T0000-train", "running", [0, 0]),
+    ],
+)
+def test_a_runner_starts_at_boot_until_it_ends(
+    tmp_path: Path, job: str, state: str, links: list[int]
+) -> None:
+    """Not where the node goes down: that is what it comes back after."""
+    systemctl = needs.tool("systemctl")
+    text = units.job_unit(thesis(), coordinates=False)
+    folder = tmp_path / UNIT_FOLDER.lstrip("/")
+    folder.mkdir(parents=True)
+    (folder / units.JOB_UNIT).write_text(text)
+    played = f"""#!/bin/sh
+    [ "$1" != is-system-running ] || exec echo {state}
+    [ "$1" = --root=/ ] && shift && exec {systemctl} --root={tmp_path} "$@"
+    """
+    (tmp_path / "systemctl").write_text(played)
+    (tmp_path / "systemctl").chmod(0o755)
+    counts = []
+    for line in re.findall(r"^ExecSt(?:art|op)Post=-\+(.*)$", text, re.MULTILINE):
+        command = line.replace("%i", job).replace("%n", units.unit_of_job(job)).replace("$$", "$")
+        environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+        subprocess.run(shlex.split(command), env=environment, check=True, timeout=HANG_SECONDS)
+        counts.append(len(list(folder.glob("*.wants/pscluster-job*"))))
+    assert counts == links
 
 
 @rows("inventory", "kind", "tenths")

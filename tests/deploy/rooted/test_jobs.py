@@ -1,27 +1,37 @@
 """The folder of all jobs: root's, in an order of its own, whatever the clock says."""
 
-import base64
-import json
+import hashlib
 import os
+import resource
+import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from deploy.jobs.records import JobsRoot
-from deploy.rooted.commands import drop_job, new_job
+from deploy.rooted.commands import drop_job, file_list, new_job
 from tests.deploy.release.wheels import names
 from tests.habits import needs
 
 FIRST = "20261121T2230-pi"
 SECOND = f"{FIRST}-2"
 NOBODY = 65534
-REQUEST = json.dumps({"request.json": base64.b64encode(b"{}").decode()})
+REQUEST = b"{}"
 
 
 @pytest.fixture(autouse=True, scope="module")
 def as_root() -> None:
     needs.root("files of other accounts")
+
+
+Limit = Callable[[], None]
+Files = tuple[bytes, ...]
+
+
+def limited(kind: int, size: int) -> Limit:
+    return lambda: resource.setrlimit(kind, (size, size))
 
 
 class Node:
@@ -42,22 +52,39 @@ class Node:
         lines = [f"pscluster-job@{name}.service loaded active running a job\n" for name in names]
         self._alive.write_text("".join(lines))
 
-    def run(self, words: list[str]) -> "subprocess.CompletedProcess[str]":
-        path = {"PATH": f"{self._systemctl.parent}:{os.environ['PATH']}"}
-        return subprocess.run(
-            words, input=REQUEST, capture_output=True, text=True, env=path, check=False
+    def start(self, words: list[str], limit: Limit | None = None) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"PATH": f"{self._systemctl.parent}:{os.environ['PATH']}"},
+            preexec_fn=limit,
         )
 
-    def submitting(self, first: str = FIRST, kept: int = 50) -> "subprocess.CompletedProcess[str]":
-        return self.run(new_job(str(self.root.jobs), "nobody", kept, first))
+    def words(self, first: str = FIRST, kept: int = 50, files: Files = (REQUEST,)) -> list[str]:
+        names = ("request.json", "train.tar")
+        listed = [
+            (name, hashlib.sha256(content).hexdigest(), len(content))
+            for name, content in zip(names, files, strict=False)
+        ]
+        return new_job(str(self.root.jobs), "nobody", kept, first, file_list(listed))
+
+    def submitting(
+        self, words: list[str], sent: bytes = REQUEST, limit: Limit | None = None
+    ) -> tuple[int, str]:
+        """The return code, and the last line."""
+        with self.start(words, limit) as process:
+            out, errors = process.communicate(sent)
+        return process.returncode, (errors or out).decode().strip()
 
     def submit(self, first: str = FIRST, kept: int = 50) -> str:
-        done = self.submitting(first, kept)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        code, name = self.submitting(self.words(first, kept))
+        assert code == 0, name
+        return name
 
     def drop(self, name: str) -> int:
-        return self.run(drop_job(str(self.root.jobs), name)).returncode
+        return self.submitting(drop_job(str(self.root.jobs), name))[0]
 
     @property
     def names(self) -> list[str]:
@@ -121,10 +148,56 @@ def test_links_that_an_older_version_let_in_go_and_their_targets_stay(
 
 def test_a_folder_of_jobs_that_is_the_account_s_is_refused(node: Node) -> None:
     os.chown(node.root.jobs, NOBODY, NOBODY)
-    done = node.submitting()
-    assert done.returncode == 1
-    assert "expected a folder that only root can change" in done.stderr
+    code, line = node.submitting(node.words())
+    assert code == 1
+    assert "expected a folder that only root can change" in line
     assert names(node.root.jobs) == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "line"),
+    [
+        (b"{}12", "train.tar: expected 3 bytes, 2 came: submit it again"),
+        (b"{}1234", "more bytes came than the files have: submit the job again"),
+        (b"{}124", "train.tar: other bytes came than were sent: submit it again"),
+    ],
+)
+def test_other_bytes_than_were_listed_are_one_line_and_leave_nothing(
+    node: Node, sent: bytes, line: str
+) -> None:
+    assert node.submitting(node.words(files=(REQUEST, b"123")), sent) == (1, line)
+    assert names(node.root.jobs) == []
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(node: Node) -> None:
+    limit = limited(resource.RLIMIT_FSIZE, 1 << 10)
+    content = bytes(2 << 10)
+    code, line = node.submitting(node.words(files=(content,)), content, limit)
+    assert (code, line) == (71, f"{node.root.jobs}: [Errno 27] File too large")
+    assert names(node.root.jobs) == []
+
+
+def test_an_archive_passes_through_root_in_bounded_memory(node: Node) -> None:
+    content = os.urandom(64 << 20)
+    limit = limited(resource.RLIMIT_AS, 80 << 20)
+    assert node.submitting(node.words(files=(content,)), content, limit) == (0, FIRST)
+    assert node.root.job(FIRST).request.read_bytes() == content
+
+
+@pytest.mark.parametrize(("number", "rest"), [(signal.SIGTERM, 0), (signal.SIGKILL, 1)])
+def test_a_submission_that_is_ended_holds_up_no_other_one_and_leaves_nothing(
+    node: Node, number: signal.Signals, rest: int
+) -> None:
+    with node.start(node.words(files=(bytes(2 << 20),))) as process:
+        assert process.stdin is not None
+        process.stdin.write(bytes(1 << 20))
+        process.stdin.flush()  # more than a pipe holds: some was read
+        assert node.submit() == FIRST
+        process.send_signal(number)
+        process.wait()
+    assert len(names(node.root.jobs)) == len([".order", FIRST]) + rest
+    assert node.submit() == SECOND
+    assert names(node.root.jobs) == [".order", FIRST, SECOND]
 
 
 def test_a_job_that_was_refused_leaves_nothing_and_one_that_began_stays(node: Node) -> None:

@@ -5,8 +5,10 @@ import json
 import pytest
 
 from cluster.apps.files import files_of_app
+from core.ground.errors import ExitCode
 from tests.lab.two_nodes.place import HUB, NODES, Place
 from tests.lab.two_nodes.test_apps import written
+from tests.lab.waiting import eventually
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
@@ -23,7 +25,15 @@ base:
   jobs.train.validation_subjects: 3
 search: {trials: 2, space: {jobs.train.model.hidden: [8, 16]}}
 """
+ENDLESS = """
+base: {jobs.train.epochs: 100000, jobs.train.validation_subjects: 0}
+runs: [{}]
+seeds: [0, 1]
+"""
 RECORD = "*-sweep/sweep.json"
+LATEST = "cat $(ls -d /mnt/pscluster/runs/*-sweep/sweep.json | tail -n 1)"
+AGENTS = "find /etc/systemd/system/*.wants -name 'pscluster-job@*' -printf '%f '"
+BOOT_SECONDS = 240.0
 EXTRAS = "/opt/pscluster/extras/environments"
 
 
@@ -53,3 +63,32 @@ def test_a_search_needs_its_package_on_the_coordinators_node_alone(place: Place)
     assert [run["state"] for run in place.operator.read(RECORD)["runs"]] == ["finished"] * 2
     find = f"ls -d {EXTRAS}/*/lib/python*/site-packages/optuna 2>/dev/null | wc -l"
     assert {node: place.on(node, find) for node in NODES} == {HUB: "1", "rpi02": "0"}
+
+
+@pytest.mark.parametrize("ending", ["power cut", "reboot"])
+def test_a_node_that_restarts_gets_the_next_run(place: Place, ending: str) -> None:
+    """Its runner starts at boot as long as the sweep goes on, and no longer."""
+    node = place.lab.node("rpi02")
+    (place.operator.folder / "endless.yaml").write_text(ENDLESS)
+
+    def runs() -> list[tuple[str, str | None]]:
+        record = json.loads(place.on(HUB, LATEST))
+        return [(run["state"], run["node"]) for run in record["runs"]]
+
+    both = [("running", "worker:0"), ("running", "worker:1")]
+    with place.operator.running("sweep", "endless.yaml") as sweep:
+        sweep.wait_for("live page")
+        eventually(lambda: sorted(runs()) == both, "each node has a run", BOOT_SECONDS)
+        if ending == "power cut":
+            node.crash()
+        else:
+            place.on(node.name, "systemctl reboot")
+        eventually(lambda: ("waiting", None) in runs(), "its run waits", BOOT_SECONDS)
+        if ending == "power cut":
+            node.boot()
+        eventually(lambda: sorted(runs()) == both, "it has a run again", BOOT_SECONDS)
+        assert "-task" in place.on(node.name, AGENTS)
+        place.operator.fab("job", "cancel")
+        sweep.end(ExitCode.CANCELLED)
+    eventually(lambda: not any(place.on(name, AGENTS) for name in NODES), "nothing is enabled")
+    eventually(place.operator.well, "the roles are back", BOOT_SECONDS)

@@ -130,14 +130,16 @@ def sent(frames: list[bytes]) -> tuple[list[bytes], set[int]]:
     """
     connection = Protocol(SERVER, max_size=StreamLimits().message_bytes)
     parts = []
-    message = b""
+    message = bytearray()
     codes: set[int] = set()
     for part in (b"".join([*frames, LAST]), ENDING):
         parts.append(part)
         connection.receive_data(part)
         for event in connection.events_received():
             if isinstance(event, Frame) and event.opcode in (Opcode.TEXT, Opcode.CONT):
-                message = bytes(event.data) if event.opcode is Opcode.TEXT else message + event.data
+                if event.opcode is Opcode.TEXT:
+                    message.clear()
+                message += event.data
                 if event.fin and message.decode(errors="ignore").encode() != message:
                     codes.add(1007)
         if connection.parser_exc is not None and connection.close_sent is not None:

@@ -9,7 +9,7 @@ import pytest
 from core.exported.description import read_description
 from core.ground.errors import UsageError
 from core.inventory.sections import Service
-from deploy.commands.service import command_on_node, pack_export
+from deploy.commands.service import command_on_node, packed_export
 from recognise.service import manage as module
 from recognise.service.manage import received
 from tests.recognise.service.exports import export
@@ -32,10 +32,9 @@ def test_what_is_sent_is_the_export(tmp_path: Path) -> None:
     described = export(tmp_path / "export")
     (tmp_path / "export" / "notes.txt").write_text("stays here")
     (tmp_path / "new").mkdir()
-    assert (
-        read_description(received(io.BytesIO(pack_export(tmp_path / "export")), tmp_path / "new"))
-        == described
-    )
+    with packed_export(tmp_path / "export") as archive:
+        archive.seek(0)
+        assert read_description(received(archive, tmp_path / "new")) == described
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
         "export.json",
         "model.onnx",
@@ -80,7 +79,7 @@ def test_a_damaged_export_is_refused_here(tmp_path: Path) -> None:
     export(tmp_path / "export")
     (tmp_path / "export" / "model.onnx").write_bytes(b"no model")
     with pytest.raises(UsageError):
-        pack_export(tmp_path / "export")
+        packed_export(tmp_path / "export")
 
 
 def test_the_words_on_a_node_name_the_account_s_folder() -> None:

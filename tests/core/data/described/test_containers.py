@@ -50,12 +50,26 @@ def test_cbor_that_is_no_document_of_readings(content: bytes, says: str, tmp_pat
         read(tmp_path, "r.cbor", content, CBOR)
 
 
+@pytest.mark.parametrize("interval_ms", ["20", 0, 1001, None])
+def test_an_interval_that_is_none_of_milliseconds(interval_ms: Any, tmp_path: Path) -> None:
+    document = {"interval_ms": interval_ms, "rows": [[1.0] * 6]}
+    form = {**CBOR, "json": {"rows": "rows", "interval_ms": "interval_ms"}}
+    with refused("r.cbor: interval_ms: expected milliseconds between two readings, got"):
+        read(tmp_path, "r.cbor", cbor2.dumps(document), form)
+
+
 def test_a_value_of_another_kind_is_named_and_not_written_out(tmp_path: Path) -> None:
     names = ("time", "ax", "ay", "az", "gx", "gy", "gz", "label", "person")
     row: dict[str, Any] = dict.fromkeys(names, 1.0) | {"label": "rest", "person": "anna"}
     row["ax"] = [[1.0] * 1000] * 1000
     with refused("ax: expected a number, got 'a list'"):
         read(tmp_path, "r.cbor", cbor2.dumps({"rows": [row]}), CBOR)
+
+
+def test_milliseconds_between_readings_are_more_than_none(tmp_path: Path) -> None:
+    form = {**CBOR, "json": {"rows": "rows", "interval_ms": "pause"}}
+    with refused("r.cbor: pause: expected milliseconds between two readings, got 0"):
+        read(tmp_path, "r.cbor", cbor2.dumps({"rows": [], "pause": 0}), form)
 
 
 def cells_far_apart() -> bytes:
@@ -112,7 +126,8 @@ def test_arrays_and_groups_of_rows_that_unpack_to_too_much(
     monkeypatch.setattr(container_rows, "LARGEST_TEXT_BYTES", 8000)
     monkeypatch.setattr(container_rows, "MOST_COLUMNS", 2)
     large = np.zeros((2000, 8))
-    mat, npz, parquet, wide = io.BytesIO(), io.BytesIO(), io.BytesIO(), io.BytesIO()
+    mat, npz, cube, parquet, wide = (io.BytesIO() for _ in range(5))
+    np.savez(cube, x=np.zeros((2, 2, 2)))
     savemat(mat, {"x": large}, do_compression=True)
     np.savez_compressed(npz, x=large)
     write_table(pyarrow.table({"x": np.arange(2000.0)}), parquet)
@@ -121,6 +136,7 @@ def test_arrays_and_groups_of_rows_that_unpack_to_too_much(
     for name, stream, said in (
         ("r.mat", mat, "got an array of 16000 values; save it so"),
         ("r.npz", npz, "unpacks to 128128 bytes"),
+        ("c.npz", cube, "x: expected numbers of shape (readings, columns), got float64 (2, 2, 2)"),
         ("r.parquet", parquet, "1 columns and ... bytes in a group of rows, at most 2 and 8000"),
         ("w.parquet", wide, "3 columns and"),
     ):

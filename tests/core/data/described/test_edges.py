@@ -21,7 +21,6 @@ from tests.core.data.described.movement import (
     EVERYONE,
     PEOPLE,
     Form,
-    by_formulas,
     iso,
     one_file,
     put,
@@ -90,6 +89,33 @@ def test_recordings_without_labels_are_named(tmp_path: Path) -> None:
     note = windows_of(with_intervals(tmp_path / "own", rows, end="until")).held_out.note
     named = "1 recordings without a labelled reading: own/anna.csv"
     says(note, f"160 without a label; {named}")
+    with refused("no interval is of a recording: they are of 'zoe', recordings are of"):
+        windows_of(with_intervals(tmp_path / "other", "zoe,0,1.58,rest\n", end="until"))
+
+
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [
+        ("archive.MOST_FILES", "more than 1 files; name a smaller folder"),
+        ("described.sessions.MOST_SESSIONS", "more than 1 sessions; correct `session`"),
+        ("described.sessions.MOST_LABELS", "more than 1 labels, such as 'walk'"),
+    ],
+)
+def test_more_than_any_recordings_have(
+    bound: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"core.data.{bound}", 1)
+    with refused(said):
+        windows_of(put(tmp_path / "own", by_person(), BY_PERSON))
+
+
+def test_more_files_in_archives_than_any_recordings_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.data.archive.MOST_FILES", 3)
+    folder = put(tmp_path / "own", {"x.zip": zipped(by_person())}, BY_PERSON)
+    with refused("more than 3 files"):
+        windows_of(folder)
 
 
 @pytest.mark.parametrize(("late", "said"), table("core/data/tables", "clocks of two sensors"))
@@ -125,7 +151,7 @@ def test_two_recordings_of_one_table_and_the_same_times(tmp_path: Path) -> None:
 def test_dates_without_a_zone_beside_seconds_of_the_epoch(zone: str | None, tmp_path: Path) -> None:
     shift = 7200 if zone else 0
     rows = everyones(f"{iso(shift)},rest", f"{iso(shift + 1.6)},walk")
-    clock = Form(of={"time": lambda time: 1.78e9 + time})
+    clock = Form(of={"time": ("plus", 1.78e9)})
     files = {f"{who}.csv": clock.bytes_of(rows_of(who)) for who in PEOPLE}
     files["labels.txt"] = f"who,from,what\n{rows}".encode()
     how = {"file": "labels.txt", "begin": "from", "label": "what", "person": "who", "unit": "iso"}
@@ -177,7 +203,7 @@ def test_some_of_the_people_for_the_test_are_missing(tmp_path: Path) -> None:
 def test_each_recording_is_judged_by_itself_whatever_the_split(
     of: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
-    forms = [Form(), Form(of=by_formulas(of)), Form(), Form()]
+    forms = [Form(), Form(of=of), Form(), Form()]
     files = {
         f"{who}/{number}.csv": form.bytes_of(rows_of(who))
         for who in PEOPLE

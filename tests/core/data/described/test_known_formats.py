@@ -170,13 +170,16 @@ def test_a_sample_of_the_format_is_read(row: dict[str, Any], tmp_path: Path) -> 
     kept = [label for label in row["labels"].values() if label is not None]
     assert sorted(found.labels) == sorted(kept)
     assert found.held_out.groups == tuple(sorted(row["people"]))
-    assert (found.sampling_hz, found.channels) == (row.get("rate", row["hertz"]), row["channels"])
+    assert (found.signals.sampling_hz, found.channels) == (
+        row.get("rate", row["hertz"]),
+        row["channels"],
+    )
     each = row["hertz"] * SECONDS // STEPS
     assert found.rows == each * len(row["people"]) * len(kept)
     for name, (vector, _) in (("acc", VECTORS["g"]), ("gyro", VECTORS["rad"])):
         places = [
             place
-            for place, channel in enumerate(found.channel_names)
+            for place, channel in enumerate(found.signals.channels)
             if channel.rpartition("_")[0].endswith(name)
         ]
         means = found.windows().mean(axis=(0, 1))[places]

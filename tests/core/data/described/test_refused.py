@@ -1,19 +1,16 @@
 """What a description or a recording has wrong is said in one line, with the remedy."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import cycle
-from operator import mul
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import sliding_window_view
 
 from core.data import prepare
 from core.data.described.known_formats import described
 from core.data.filters import CHANNELS, NINE_UNITS, channels_by
-from core.data.recordings import Cutting, cut
 from core.data.source import DESCRIBED, Source, find_source
 from core.ground.errors import DataError
 from tests.core.data.described.movement import (
@@ -36,13 +33,15 @@ ROWS: list[dict[str, Any]] = table("core/data/described/refused")
 
 def made(row: dict[str, Any], folder: Path) -> Path:
     """The recordings of one row."""
-    of: dict[str, Callable[[Any], Any]] = {}
-    for name, word in row.get("of", {}).items():
-        signs = cycle(("-", "") if name == row.get("alternating") else ("",))
-        of[name] = partial(_signed, signs, word)
+    of = {
+        name: ("next of", cycle((f"-{word}", word)))
+        if name == row.get("alternating")
+        else ("is", word)
+        for name, word in row.get("of", {}).items()
+    }
     if "factor" in row:
         column, factor = row["factor"]
-        of[column] = partial(mul, factor)
+        of[column] = ("times", factor)
     form = Form(
         names=row.get("names", NAMES),
         of=of,
@@ -60,10 +59,6 @@ def made(row: dict[str, Any], folder: Path) -> Path:
     return put(folder, {"r.csv": b"\n".join(lines) + b"\n"}, kept)
 
 
-def _signed(signs: Iterator[str], word: str, _: Any) -> str:
-    return f"{next(signs)}{word}"
-
-
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["says"]) for row in ROWS])
 def test_a_mistake_is_one_line_with_its_remedy(row: dict[str, Any], tmp_path: Path) -> None:
     folder = made(row, tmp_path / "own")
@@ -75,8 +70,13 @@ def test_a_mistake_is_one_line_with_its_remedy(row: dict[str, Any], tmp_path: Pa
 def test_unknown_formats_and_recordings_that_are_not_named(tmp_path: Path) -> None:
     with refused("jobs.train.data.format: unknown format 'pamap'; did you mean `pamap2`?"):
         described("pamap", tmp_path)
-    with refused("no.yaml: cannot be read"):
+    with refused("no.yaml: no such file - name a file"):
         described(str(tmp_path / "no.yaml"), tmp_path)
+    own = tmp_path / "own.yaml"
+    for content, said in (("a: [", "own.yaml:1: not valid YAML"), ("- 1", "expected keys such as")):
+        own.write_text(content, encoding="utf-8")
+        with refused(said):
+            described(str(own), tmp_path)
     with refused("format: pamap2 describes recordings, and none are named; name them with --data"):
         find_source(None, {}, tmp_path, tmp_path, "pamap2")
 
@@ -154,12 +154,13 @@ def test_the_nine_channels_are_those_of_a_plain_filter(tmp_path: Path) -> None:
     folder = one_file(tmp_path / "own")
     for filters in ("two-way", "causal"):
         found = windows_of(folder, nine_channels=True, filters=filters)
-        assert (found.channel_names, found.units) == (CHANNELS, NINE_UNITS)
-        assert (found.sampling_hz, found.filters) == (50.0, filters)
+        assert (found.signals.channels, found.signals.units) == (CHANNELS, NINE_UNITS)
+        assert (found.signals.sampling_hz, found.signals.filters) == (50.0, filters)
         rows = [row for row in EVERYONE if row["person"] == "anna"]
         values = np.array([[row[axis] for axis in AXES] for row in rows])
         nine = channels_by(filters, values[:, :3], values[:, 3:])
-        assert found.windows()[:4].tobytes() == cut(nine[:80], Cutting(32, 16, 0)).tobytes()
+        expected = sliding_window_view(nine[:80], 32, axis=0)[::16].transpose(0, 2, 1)
+        assert found.windows()[:4].tobytes() == expected.tobytes()
 
 
 def test_a_damaged_line_of_json_is_counted_like_one_of_text(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ def read(path: Path, **options: Any) -> Dataset:
 def test_windows_have_what_all_sets_have(tmp_path: Path) -> None:
     found = read(written(tmp_path), test_set="usc-had")
     assert found.labels == ("stand", "walk")
-    assert found.channel_names == ("acc_x", "acc_y", "acc_z", "gyro_x", "gyro_y", "gyro_z")
-    assert (found.units[0], found.units[3], found.sampling_hz) == ("g", "rad/s", 50)
+    assert found.signals.channels == ("acc_x", "acc_y", "acc_z", "gyro_x", "gyro_y", "gyro_z")
+    assert (found.signals.units[::3], found.signals.sampling_hz) == (("g", "rad/s"), 50)
     assert (found.held_out.by, found.held_out.groups) == ("set", tuple(sorted(SETS)))
     groups = np.array(found.held_out.groups)[found.subjects()]
     assert set(groups[: found.train_windows]) == {"motionsense", "pamap2"}
