@@ -89,9 +89,9 @@ class Wire:
 class Totals:
     """The counts of the shards."""
 
-    applied: int
+    applied: int = 0
     """Updates applied by the shard with the fewest."""
-    duplicates_dropped: int
+    duplicates_dropped: int = 0
     """Pushes dropped by the shard with the most."""
 
 

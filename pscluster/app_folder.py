@@ -9,9 +9,8 @@ import hashlib
 import json
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from core.data.dataset import CLASSIFICATION
 from core.data.given import batches_of
 from core.data.stored_values import plain
 from core.ground.errors import DataError, UsageError, reason_of
-from core.ground.files import user_cache
+from core.ground.files import folder_beside, take_name, user_cache
 from pscluster.function_source import ModuleCode, source_of
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test", "groups", "labels", "weights")
@@ -166,9 +165,9 @@ def _written(
     text = _text(arguments, arrays)
     apps.mkdir(parents=True, exist_ok=True)
     large = arrays is not None and sum(array.nbytes for array in arrays.values()) > IN_APP_BYTES
-    with tempfile.TemporaryDirectory(prefix="partial-", dir=apps) as workshop:
-        app = Path(workshop, "app")
-        store = Path(workshop, "arrays") if large else Path(workshop, "app", "arrays")
+    with folder_beside(apps / "new") as workshop:
+        app = workshop / "app"
+        store = workshop / "arrays" if large else app / "arrays"
         app.mkdir()
         (app / "app.py").write_text(text, encoding="utf-8")
         if not callable_alone(arguments.model):
@@ -238,15 +237,10 @@ def _moved(folder: Path, apps: Path, name: str) -> Path:
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         digest.update(f"{file.relative_to(folder)} {file.stat().st_size}\n".encode())
         with file.open("rb") as stream:
-            while piece := stream.read(1 << 20):
-                digest.update(piece)
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
     place = apps / f"{name}-{digest.hexdigest()[:16]}"  # a run shows it as the model's name
-    try:
-        folder.rename(place)
-    except OSError:
-        if not place.is_dir():
-            raise
-        shutil.rmtree(folder)
+    with suppress(FileExistsError):
+        take_name(folder, place)
     return place
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from shutil import rmtree
-from types import TracebackType
 from typing import Any, Self
 
 from core.ground.errors import ClusterError, UsageError
+from deploy.common.command_line import settings as set_flags
 from deploy.common.project import OWNER
 from deploy.common.state_folder import StateFolder
 from pscluster.app_folder import AppParts, app_flags, settings_of
@@ -56,12 +56,7 @@ class Cluster:
         self._start({OWNER: str(os.getpid())})
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ends.close()
 
     def start(self) -> None:
@@ -86,7 +81,7 @@ class Cluster:
 
     def stop(self) -> None:
         """Interrupt a running job, then stop the roles. Raises ClusterError."""
-        self._run("deploy", "stop", "--yes")
+        run(self._arguments("deploy", "stop", "--yes"), self._report)
 
     def status(self) -> dict[str, Any]:
         """Return what `deploy status --json` says: `state` and the roles.
@@ -172,7 +167,7 @@ class Cluster:
         folder.
         """
         which = seeds if isinstance(seeds, int) else list(seeds)
-        flags = ["--set", f"jobs.cv.folds={_text(folds)}", "--set", f"jobs.cv.seeds={_text(which)}"]
+        flags = set_flags([f"jobs.cv.folds={_text(folds)}", f"jobs.cv.seeds={_text(which)}"])
         return CrossValidation(self._job("cv", model, data, resume, flags, settings))
 
     def _job(
@@ -190,25 +185,16 @@ class Cluster:
             settings = settings_of(model) | settings
         app = app_flags(AppParts(model, data, **app_settings))
         arguments = [*self._arguments("job", job), *app, "--json"]
-        arguments += [
-            word for key, value in settings.items() for word in ("--set", _override(key, value))
-        ]
+        arguments += set_flags([_override(key, value) for key, value in settings.items()])
         arguments += [*flags, *_resumed(resume)]
         return _folder(run(arguments, self._report))
 
     def __repr__(self) -> str:
         return f"Cluster({str(self.inventory)!r})"
 
-    def _run(self, *command: str) -> Any:
-        return run(self._arguments(*command), self._report)
-
     def _arguments(self, *command: str) -> list[str]:
-        settings = [
-            word
-            for key, value in self._settings.items()
-            for word in ("--set", f"{key}={_text(value)}")
-        ]
-        return [*command, "--inventory", str(self.inventory), *settings]
+        overrides = [f"{key}={_text(value)}" for key, value in self._settings.items()]
+        return [*command, "--inventory", str(self.inventory), *set_flags(overrides)]
 
 
 class LocalCluster(Cluster):

@@ -23,10 +23,9 @@ from core.logs import one_line, say, say_json
 from recognise.first_look import FirstReadings, looked_at, why_nothing
 from recognise.flags import parser_of
 from recognise.lines import Block
-from recognise.plausibility import refuse_other_windows, window_problem
+from recognise.plausibility import refuse_other_windows, signals_of, window_problem
 from recognise.recogniser import Recogniser, filter_warning, settings_of
 from recognise.recordings import STANDARD_INPUT, blocks_of, is_windows, windows_in
-from recognise.signals import signals_of
 from recognise.stream import Settings, as_json
 from recognise.stream.settings import LONGEST_GAP_SECONDS
 from recognise.stream.smoothing import probabilities

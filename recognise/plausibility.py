@@ -11,12 +11,27 @@ from numpy.typing import NDArray
 
 from core.data.filters import CHANNELS, NINE_UNITS, SAMPLE_RATE_HZ
 from core.data.signals import ACCELERATION, SIZE_PROBLEMS, UNFILTERED, Sensor, Signals
+from core.exported.description import Description
 from core.ground.errors import UsageError
 from core.ground.plausible import AXIS_SIZES, direction_problem, mean_magnitude
 
 SILENT = 1e-6
 """A filtered signal below it is what is left of an earlier one: in g and rad/s, far below the noise
 of a sensor."""
+
+
+def signals_of(description: Description) -> Signals:
+    """Return what the export states of its channels."""
+    model_input = description.input
+    rate_and_filters = description.sampling_hz, description.filters
+    sensors = tuple(Sensor(name, kind) for name, kind in model_input.sensors.items())
+    return Signals(
+        model_input.channels,
+        model_input.units,
+        *rate_and_filters,
+        sensors,
+        description.format_sha256,
+    )
 
 
 def window_problem(window: NDArray[np.floating], signals: Signals) -> str | None:

@@ -11,8 +11,7 @@ from core.data.intake import Samples
 from core.data.signals import CAUSAL, UNFILTERED
 from core.exported import Description, Model
 from core.exported.description import labels_of
-from recognise.plausibility import refuse_unfit
-from recognise.signals import signals_of
+from recognise.plausibility import refuse_unfit, signals_of
 from recognise.stream import Event, Settings, Smoothing, Stream, Window
 
 

@@ -8,15 +8,12 @@ take in the place of the sources.
 import atexit
 import importlib.util
 import inspect
-import os
 import re
-import shutil
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -27,8 +24,7 @@ from cluster.apps.files import ENTRY, AppFiles, files_of_app, refuse_foreign
 from cluster.apps.guest import Guest
 from cluster.apps.imported import name_of as module_name_of
 from core.ground.errors import ClusterError, UsageError
-from core.ground.files import FOLDER_NO_LINK, write_refusal
-from core.ground.locks import take
+from core.ground.files import folder_beside, write_refusal
 
 DECIDED_ELSEWHERE: Mapping[str, str] = {
     "callbacks": "jobs.train.early_stopping is a setting, and history.jsonl has each epoch",
@@ -60,11 +56,7 @@ def notes_on_unread(module: ModuleType, function_names: Collection[str]) -> Iter
             yield f"{file}: {name}() is called by your own code alone: is it meant as {near[0]}()?"
 
 
-COPY_PREFIX = "pscluster-app-"
-_JUST_MADE_SECONDS = 60.0
-"""A younger folder may belong to a process that has not locked it yet."""
-_copies: dict[Path, int] = {}
-"""The process that made each: a forked child removes none of them at its end."""
+_copies = ExitStack()
 
 
 def private_copy(app: AppFiles) -> Path:
@@ -73,12 +65,9 @@ def private_copy(app: AppFiles) -> Path:
     It goes with `remove_copies`, or with the next copy after this process was killed. Raises
     UsageError if the app has changed since it was looked over, ClusterError if it cannot be made.
     """
-    place = Path(tempfile.gettempdir())
-    _remove_left(place)
+    place = Path(tempfile.gettempdir(), "pscluster-app")
     try:
-        folder = Path(tempfile.mkdtemp(prefix=COPY_PREFIX))
-        _copies[folder] = os.getpid()
-        take(os.open(folder, FOLDER_NO_LINK), wait=True)  # until this process ends
+        folder = _copies.enter_context(folder_beside(place, 0o700))
         app.write(folder)
     except OSError as problem:
         other = "set TMPDIR to another folder"
@@ -90,29 +79,7 @@ def private_copy(app: AppFiles) -> Path:
 
 def remove_copies() -> None:
     """Remove what this process made; to be called before it ends by `os._exit`."""
-    for folder, process in list(_copies.items()):
-        if process == os.getpid():
-            shutil.rmtree(folder, ignore_errors=True)
-    _copies.clear()
-
-
-def _remove_left(place: Path) -> None:
-    """Remove what killed processes of this account have left."""
-    for path in place.glob(f"{COPY_PREFIX}*"):
-        with suppress(OSError):
-            status = path.lstat()
-            if (
-                path in _copies
-                or status.st_uid != os.geteuid()
-                or time.time() - status.st_mtime < _JUST_MADE_SECONDS
-            ):
-                continue
-            lock = os.open(path, FOLDER_NO_LINK)
-            try:
-                take(lock)
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(lock)
+    _copies.close()
 
 
 atexit.register(remove_copies)

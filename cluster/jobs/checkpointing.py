@@ -19,7 +19,7 @@ from core.ground.errors import ClusterError, UsageError, reason_of
 from core.inventory.slots import TENSORFLOW, ArithmeticSetting
 from core.inventory.training import TrainJob
 from core.status.events import CheckpointWritten, Consumer
-from ps_node.shard import PlacedVector, VectorState
+from ps_node.shard import PlacedVector, Totals, VectorState
 
 log = logging.getLogger(__name__)
 
@@ -35,16 +35,14 @@ FIT = "fit/"
 
 
 @dataclass(frozen=True)
-class Counts:
-    """What a run counts over all its coordinators.
+class Counts(Totals):
+    """What a run counts over all its coordinators, its shards' counts among it.
 
     `rolled_back`: updates that were lost, all of which ran again.
 
     `elapsed_seconds` is without the pauses between coordinators.
     """
 
-    applied: int = 0
-    duplicates_dropped: int = 0
     rolled_back: int = 0
     resumptions: int = 0
     elapsed_seconds: float = 0.0

@@ -17,7 +17,7 @@ from pydantic import Field, TypeAdapter
 
 from cluster.jobs.checkpointing import refuse_other_settings
 from cluster.jobs.evaluation import Evaluator
-from cluster.jobs.updates import refuse_without_loss
+from cluster.jobs.fit import refuse_without_loss
 from core.data.split import Fold
 from core.ground.errors import UsageError, reason_of
 from core.ground.files import atomic_write, parsed_json, read_object

@@ -14,7 +14,7 @@ from cluster.jobs.evaluation import (
     run_test_stage,
     say_groups,
 )
-from cluster.jobs.job_network import arithmetic_of_job
+from cluster.jobs.job_network import arithmetic_of_job, refuse_too_many_servers
 from cluster.jobs.lifecycle import Job
 from cluster.jobs.run_folder import RunFolder, model_run
 from cluster.jobs.run_logs import sabotage
@@ -90,10 +90,7 @@ class EvaluateRun(Job):
                 f" example; {dataset.source} has {extent(dataset.targets.shape)}: evaluate it on"
                 " data like that it was trained on (--data)"
             )
-        try:
-            model.network.layout.shards(len(self.inventory.of_role("ps")))
-        except ValueError as refused:
-            raise UsageError(f"nodes: {refused}") from None
+        refuse_too_many_servers(model.network, self.inventory)
 
     def run(self, folder: RunFolder) -> None:
         """Evaluate. Raises ClusterError; when cancelled it ends with what there is by then."""

@@ -1,22 +1,25 @@
-"""A fit: which windows each of its updates sees, and how far it is, from which a run resumes.
+"""A fit: which windows each of its updates sees at which rate, how far it is, and if it diverges.
 
-An epoch's updates are slices of a seeded permutation. All of the state goes into a checkpoint.
+An epoch's updates are slices of a seeded permutation. All of the state goes into a checkpoint, from
+which a run resumes. A training diverges by where its loss goes: a high loss that falls is learning.
 """
 
 import heapq
 import statistics
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from core.ground.errors import UsageError
+from core.ground.errors import ClusterError, UsageError
 from core.inventory.training import TrainJob
-from core.inventory.training_sections import EarlyStopping
+from core.inventory.training_sections import Constant, EarlyStopping, OneCycle
+from core.models.window_statistics import cosines_and_sines
 from core.parameters import Vector
 from core.status.parts import Figures, StalenessCount
 
@@ -34,6 +37,29 @@ class Update:
     id: int
     batches: tuple[int, ...]
     rows: Rows
+
+
+def learning_rate(schedule: OneCycle | Constant, peak: float, update: int, updates: int) -> float:
+    """The rate of update number `update` (from 0) of `updates`.
+
+    `one_cycle` is Smith & Topin's (arXiv 1708.07120) as in PyTorch's OneCycleLR with cosine
+    annealing: from `peak / initial_divisor` up to `peak` at the end of the warm-up, then down to
+    the first rate / `final_divisor`.
+    """
+    if isinstance(schedule, Constant):
+        return peak
+    first = peak / schedule.initial_divisor
+    last = first / schedule.final_divisor
+    top = schedule.warmup_fraction * updates - 1.0
+    if update < top:
+        return _between(first, peak, update / top)
+    remaining = updates - 1 - top
+    return _between(peak, last, (update - top) / remaining if remaining > 0 else 1.0)
+
+
+def _between(start: float, end: float, share: float) -> float:
+    cosine, _ = cosines_and_sines(min(max(share, 0.0), 1.0) / 2.0)
+    return end + (start - end) / 2.0 * (1.0 + float(cosine))
 
 
 class Plan:
@@ -57,6 +83,8 @@ class Plan:
                 f" {len(rows)} training windows: set it to at most {len(rows)}"
             )
         self._rows = rows.astype(np.int32)
+        self._schedule = job.schedule
+        self._peak = job.optimizer.learning_rate
         self._seed = job.seed
         self._group = job.facts.batches(job.mode_options)
         self.epochs = job.epochs
@@ -81,6 +109,10 @@ class Plan:
         return self._updates(
             epoch * self.per_epoch, range(first, first + self._fresh), self._rows[order]
         )
+
+    def rate(self, batch: int) -> float:
+        """Return the learning rate of a batch by its number."""
+        return learning_rate(self._schedule, self._peak, batch, self.batches)
 
     def replay(self, epoch: int, losses: Mapping[int, float]) -> list[Update]:
         """Return updates over the batches of `epoch` with the highest `losses`, newly numbered."""
@@ -217,3 +249,71 @@ class Fit(FitFacts):
                 f"expected the facts {', '.join(sorted(names))}, got {', '.join(sorted(facts))}"
             )
         return cls(vector=vector, **vars(_FACTS.validate_python(facts)))
+
+
+MUCH = 5.0
+"""A loss this many times that of guessing, and where it began, has risen much."""
+
+RISEN = 1.5
+"""A loss this many times the lowest so far has risen. Batches of one model differ by less."""
+
+FALLING = 0.8
+"""A loss below this share of what it was at the epoch's beginning falls."""
+
+FIRST = 5
+"""Batches whose lowest loss is where a training begins: with a rate too high the second one may be
+far off."""
+
+
+class DivergedError(ClusterError):
+    """The loss is not finite, or rose far above that of guessing and stays there."""
+
+
+def refuse_without_loss(figures: Figures) -> None:
+    """Raise DivergedError if what was held out has no loss: then its other figures mean nothing."""
+    if not isfinite(figures.loss):
+        raise DivergedError(
+            f"the loss over what was held out is {figures.loss}, although that of training is"
+            " finite: look at the held-out data, the model and its loss"
+        )
+
+
+class LossCourse:
+    """The course of one training's loss, epoch by epoch. A resumed training begins a new one."""
+
+    def __init__(self, guessing: float) -> None:
+        """`guessing` is the loss of a model that knows nothing."""
+        self._guessing = guessing
+        self._lowest = inf
+        self._before = inf
+
+    def diverged(self, losses: Sequence[float]) -> str | None:
+        """Return what the loss did, if it rose and stays risen; None while it may come back.
+
+        `losses` are those of an epoch's batches, in order. It has diverged when it is far above
+        guessing and either far above its lowest and not falling, or above its lowest at the ends of
+        two epochs and no lower in the second.
+        """
+        if lost := [loss for loss in losses if not isfinite(loss)]:
+            return f"a loss is {lost[0]}"
+        quarter = max(1, len(losses) // 4)
+        first = statistics.fmean(losses[:quarter])
+        last = statistics.fmean(losses[-quarter:])
+        if self._lowest == inf:
+            self._lowest = min(losses[:FIRST])
+        lowest = self._lowest
+        before = self._before
+        high = last > MUCH * self._guessing and last > RISEN * lowest
+        self._lowest = min(lowest, last)
+        if high:
+            self._before = last
+        else:
+            self._before = inf
+        rose = high and last > MUCH * lowest and last > FALLING * first
+        stays = high and last >= before
+        if not (rose or stays):
+            return None
+        return (
+            f"the loss rose from {lowest:.3g} to {last:.3g} and stays there; that of guessing is"
+            f" {self._guessing:.3g}"
+        )

@@ -85,9 +85,7 @@ def network_for(job: TrainJob, dataset: Dataset, app: App | None) -> Network:
 
 
 def refuse_too_many_servers(network: Network, inventory: Inventory) -> None:
-    """Raise UsageError where the parameters cannot be cut for the parameter servers of the job."""
-    if not inventory.jobs.train.facts.needs_roles():
-        return
+    """Raise UsageError where the parameters cannot be cut for the parameter servers."""
     try:
         network.layout.shards(len(inventory.of_role("ps")))
     except ValueError as problem:

@@ -22,7 +22,7 @@ from cluster.jobs.evaluation import (
     run_test_stage,
     say_groups,
 )
-from cluster.jobs.fit import Fit, Plan, Rows, epochs_of_refit
+from cluster.jobs.fit import DivergedError, Fit, Plan, Rows, epochs_of_refit
 from cluster.jobs.job_network import model_to_continue, standardization_for, with_parameters_of
 from cluster.jobs.lifecycle import JobContext
 from cluster.jobs.run_folder import RunFolder
@@ -32,13 +32,12 @@ from cluster.jobs.sources import TrainRows, load_dataset
 from cluster.jobs.train_result import StoredModel, export_app, store
 from cluster.jobs.training import Trainer
 from cluster.jobs.training_job import Placed, TrainingJob, opening_lines, reproducible
-from cluster.jobs.updates import DivergedError
 from core.consistency import Speeds
 from core.engine.changes import ParameterServerLost
 from core.ground.errors import UsageError
 from core.parameters import Vector
 from core.status import events
-from core.status.parts import Figures
+from core.status.parts import Figures, shared
 from ps_node.shard import VectorState
 from worker_node.recordings import LossWeights
 
@@ -217,22 +216,17 @@ class TrainRun(TrainingJob):
 
     def _count_updates(self) -> Counts:
         counts = self._counted()
-        self.stream.emit(
-            events.UpdatesCounted(
-                counts.applied, counts.duplicates_dropped, counts.rolled_back, counts.resumptions
-            )
-        )
+        self.stream.emit(events.UpdatesCounted(**shared(events.UpdatesCounted, counts)))
         return counts
 
     def _counted(self) -> Counts:
         """The counts of the whole surviving history, what came before the checkpoint included."""
-        now = self._totals()
         before = self.report.before
+        totals = vars(self._totals()).items()
         return replace(
             before,
-            applied=now.applied + before.applied,
+            **{name: count + getattr(before, name) for name, count in totals},
             elapsed_seconds=self.elapsed_seconds(),
-            duplicates_dropped=now.duplicates_dropped + before.duplicates_dropped,
             memories_lost=self._memories.lost + before.memories_lost,
         )
 

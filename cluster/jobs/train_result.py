@@ -62,6 +62,8 @@ def describe_dataset(dataset: Dataset | None) -> dict[str, Any]:
         "labels": list(dataset.labels),
         "channel_names": list(dataset.signals.channels),
         "units": list(dataset.signals.units),
+        "filters": dataset.signals.filters,
+        "sampling_hz": dataset.signals.sampling_hz,
         "sensors": {sensor.name: sensor.kind for sensor in dataset.signals.sensors},
         "format_sha256": dataset.signals.format_sha256,
         "held_out": asdict(dataset.held_out),

@@ -10,20 +10,20 @@ import numpy as np
 
 from cluster.jobs.cancel import CALLS_SECONDS, Cancel
 from cluster.jobs.checkpointing import RunKeeper
-from cluster.jobs.fit import Cursor, Fit, Plan, Update, is_better
-from cluster.jobs.modes import Mode, Step, Stretch
+from cluster.jobs.fit import (
+    Cursor,
+    DivergedError,
+    Fit,
+    LossCourse,
+    Plan,
+    Update,
+    is_better,
+    refuse_without_loss,
+)
+from cluster.jobs.modes import Mode, Step, Stretch, WorkSource, parts_of
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.run_logs import Hold
 from cluster.jobs.session import Runner
-from cluster.jobs.updates import (
-    DivergedError,
-    LossCourse,
-    WorkSource,
-    learning_rate,
-    parts_of,
-    refuse_without_loss,
-    stretch_updates,
-)
 from core.engine.workers import Item
 from core.ground.waiting import until
 from core.inventory.training import TrainJob
@@ -43,6 +43,23 @@ from core.status.records import Pace
 from worker_node.recordings import Standardization
 
 HOLD_LOOK_SECONDS = 0.05
+
+
+FIRST_STRETCH = 16
+"""Updates of a fit's first stretch, from which the pace is learnt."""
+
+
+def stretch_updates(
+    updates_a_second: float | None, every_seconds: float, seconds_left: float
+) -> int:
+    """Return the updates of a stretch that ends just after the next checkpoint is due.
+
+    None is an unknown pace. Workers wait for each other at its end, so it lasts a tenth of the time
+    between two checkpoints at least.
+    """
+    if updates_a_second is None:
+        return FIRST_STRETCH
+    return 1 + int(updates_a_second * max(seconds_left, every_seconds / 10.0))
 
 
 class Trainer:
@@ -95,11 +112,11 @@ class Trainer:
         pace = Pace(plan.epochs).advanced(fit.cursor.epoch, time.monotonic())
         stretch = Stretch(
             fit.first_id,
-            lambda batch: self._rate(plan, batch),
+            plan.rate,
             standardization.packed(),
             lambda: len(self._runner.live),
         )
-        rate = self._rate(plan, fit.cursor.epoch * plan.batches_per_epoch)
+        rate = plan.rate(fit.cursor.epoch * plan.batches_per_epoch)
         self._emit(Planned(plan.epochs, fit.cursor.epoch, rate))
         early = self._job.early_stopping
         course = self._course()
@@ -165,7 +182,7 @@ class Trainer:
             epoch,
             stats.fmean(fit.losses.values()),
             accuracy=accuracy,
-            rate=self._rate(plan, epoch * plan.batches_per_epoch - 1),
+            rate=plan.rate(epoch * plan.batches_per_epoch - 1),
             windows_per_second=windows_per_second,
             seconds_left=pace.remaining_seconds(time.monotonic()) or 0.0,
             validation=validation,
@@ -194,11 +211,6 @@ class Trainer:
                 f" {fit.cursor.epoch + 1}: {self._remedy(1)}"
             )
         return vector
-
-    def _rate(self, plan: Plan, batch: int) -> float:
-        return learning_rate(
-            self._job.schedule, self._job.optimizer.learning_rate, batch, plan.batches
-        )
 
     def _epoch(self, plan: Plan, stretch: Stretch, fit: Fit) -> None:
         """Run what is left of the present epoch."""
@@ -303,7 +315,7 @@ class Trainer:
             fit.staleness = fit.staleness.added([reply.staleness])
             memories = self._mode.memories
             self._keeper.progress(1, memories.lost, memories.holders)
-            rate = self._rate(plan, update.batches[-1])
+            rate = plan.rate(update.batches[-1])
             pace = windows / max(1e-9, time.monotonic() - started)
             loss = stats.fmean(reply.step.losses.values())
             done = fit.cursor.epoch * plan.per_epoch + before + len(complete)
@@ -334,7 +346,7 @@ class Trainer:
     def _refuse(self, plan: Plan, update: int, batch: int, reason: str) -> None:
         raise DivergedError(
             f"update {update} (epoch {update // plan.per_epoch + 1}): {reason} at learning rate"
-            f" {self._rate(plan, batch):.3g}: {self._remedy(batch)}"
+            f" {plan.rate(batch):.3g}: {self._remedy(batch)}"
         )
 
     def _remedy(self, batch: int) -> str:
@@ -364,7 +376,7 @@ class Trainer:
             reason = None
         if reason is not None:
             last = (epoch + 1) * plan.per_epoch - 1
-            rate = self._rate(plan, end - 1)
+            rate = plan.rate(end - 1)
             raise DivergedError(
                 f"epoch {epoch + 1} (update {last}): {reason}; the learning rate was {rate:.3g}:"
                 " lower jobs.train.optimizer.learning_rate"

@@ -200,7 +200,8 @@ class TrainingJob(Job):
             self.network = self.report.network = network_for(self.job, self.dataset, app)
             self.inventory = self.report.inventory = as_compiled(self.inventory, self.network)
             self.job = self.inventory.jobs.train
-        refuse_too_many_servers(self.network, self.inventory)
+        if self.job.facts.needs_roles():
+            refuse_too_many_servers(self.network, self.inventory)
 
     def measured(self, rows: NDArray[np.integer], standard: Standardization, seed: int) -> Vector:
         """Return parameters to begin with: float32 (layout.size,), with the statistics of `rows`.

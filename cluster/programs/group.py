@@ -11,7 +11,7 @@ from signal import Signals
 from typing import Any
 
 from cluster.programs.lead import RunningProcess
-from cluster.programs.process import Usage
+from cluster.programs.process import Usage, read_rest
 from cluster.programs.program import Member
 from core.control.role_restart import request
 from core.inventory import Inventory
@@ -19,9 +19,6 @@ from core.metrics.catalogue import Reading
 
 LOOK_SECONDS = 0.1
 USE_SECONDS = 2.0
-LAST_OUTPUT_SECONDS = 1.0
-"""Wait for output in the pipe of an ended process: a child that it left may hold the pipe open
-without end."""
 
 INTERRUPTED_SECONDS = 20.0
 TERMINATED_SECONDS = 10.0
@@ -107,9 +104,7 @@ class Group:
 
     def _ended(self, part: GroupMember, code: int) -> None:
         part.seconds = time.monotonic() - part.began
-        until = time.monotonic() + LAST_OUTPUT_SECONDS
-        while self._read(part) and time.monotonic() < until:
-            pass
+        read_rest(lambda: self._read(part))
         part.return_code = code
         part.used = part.running.use()
         part.ended_by_us = self._ending_since is not None

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from signal import Signals
@@ -30,7 +30,7 @@ from cluster.programs.group import (
     server_processes,
     signal_name,
 )
-from cluster.programs.lead import LOST, Lead
+from cluster.programs.lead import LOST, Lead, RemoteProcess
 from cluster.programs.output import BoundedLog, ShownOutput
 from cluster.programs.process import ProgramProcess, Usage, end_marked
 from cluster.programs.program import (
@@ -199,49 +199,46 @@ class ProgramRun(Job):
         return self._group.members
 
     def _begun(self, folder: Path, mark: str) -> list[GroupMember]:
+        """Start its processes. Raises ClusterError where one does not connect, Cancelled."""
         if self._request.on == "chief":
             chief = chief_of(self.inventory)
             check_free("", chief.port, "the program as chief")
             self._warn_of_silent_roles()
             variables = {"TF_CONFIG": chief_config(self.inventory)}
             return [self._local_member(chief, folder, folder / FILES, mark, variables)]
-        if not self.inventory.one_host:
-            return self._remote_members(folder)
-        *ports, master = free_ports(len(self.inventory.of_role("worker")) + 1)
+        hosts = {task.name: task.host for task in self.inventory.of_role("worker")}
+        remote: Mapping[str, RemoteProcess] = {}
+        if self.inventory.one_host:
+            *ports, master = free_ports(len(hosts) + 1)
+        else:
+            remote = self._gathered(hosts)
+            ports = [remote[name].ports[0] for name in hosts]
+            master = remote[next(iter(hosts))].ports[1]
         members = workers_of(self.inventory, ports)
         group_members = []
         for member in members:
-            variables = worker_variables(members, member, master)
-            group_members.append(
-                self._local_member(member, folder, folder / FILES / member.folder, mark, variables)
-            )
-        return group_members
-
-    def _remote_members(self, folder: Path) -> list[GroupMember]:
-        """A member for each worker's node.
-
-        Raises ClusterError where one does not connect, Cancelled.
-        """
-        hosts = {task.name: task.host for task in self.inventory.of_role("worker")}
-        names = list(hosts)
-        host = self.inventory.task("coordinator", 0).host
-        lead = self._lead = Lead(
-            host, self.inventory.ports.programs, os.environ.get(TOKEN_VARIABLE, ""), hosts
-        )
-        processes = lead.gather(names, lambda: self.cancel.asked)
-        self.cancel.check()
-        members = workers_of(self.inventory, [processes[name].ports[0] for name in names])
-        master = processes[names[0]].ports[1]
-        group_members = []
-        for member in members:
             files = folder / FILES / member.folder
-            files.mkdir(parents=True, exist_ok=True)
             variables = worker_variables(members, member, master)
-            processes[member.name].begin(variables, self._request.arguments, files)
-            group_members.append(
-                GroupMember(member, processes[member.name], self._output(member, folder))
-            )
+            if not remote:
+                group_members.append(self._local_member(member, folder, files, mark, variables))
+                continue
+            files.mkdir(parents=True, exist_ok=True)
+            process = remote[member.name]
+            process.begin(variables, self._request.arguments, files)
+            group_members.append(GroupMember(member, process, self._output(member, folder)))
         return group_members
+
+    def _gathered(self, hosts: Mapping[str, str]) -> Mapping[str, RemoteProcess]:
+        """Return the process of each worker's node, once their runners have connected."""
+        lead = self._lead = Lead(
+            self.inventory.task("coordinator", 0).host,
+            self.inventory.ports.programs,
+            os.environ.get(TOKEN_VARIABLE, ""),
+            hosts,
+        )
+        processes = lead.gather(list(hosts), lambda: self.cancel.asked)
+        self.cancel.check()
+        return processes
 
     def _output(self, member: Member, folder: Path) -> "Output":
         if self._request.on == "chief":

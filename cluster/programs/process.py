@@ -221,6 +221,17 @@ class ProgramProcess:
             self._gate.close()
 
 
+LAST_OUTPUT_SECONDS = 1.0
+
+
+def read_rest(read: Callable[[], object]) -> None:
+    """Read what an ended process left in its pipe, until `read` finds nothing.
+
+    It takes a second at most: a child that the process left may hold the pipe open without end.
+    """
+    until(lambda: not read(), LAST_OUTPUT_SECONDS, 0.0)
+
+
 def _before(gate: GateKeeper | None, cage: Cage | None) -> Callable[[], None]:
     put_up = None if gate is None else gate.before_exec()
 

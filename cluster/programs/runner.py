@@ -24,7 +24,7 @@ from cluster.programs.frames import (
     proof_of_lead,
     send_files,
 )
-from cluster.programs.process import ProgramProcess, end_marked
+from cluster.programs.process import ProgramProcess, end_marked, read_rest
 from cluster.programs.program import environment_of, environment_of_ours
 from core.cage.landlock import Cage
 from core.control.client import same
@@ -36,7 +36,6 @@ CONNECT_SECONDS = 180.0
 """Time to look for the lead: another attempt of a program begins within a minute."""
 _PAUSE_SECONDS = 0.5
 _USE_SECONDS = 2.0
-_LAST_OUTPUT_SECONDS = 1.0
 LONGEST_NAME = 100
 SEND_SECONDS = 60.0
 """Time between two looks for changed files: about as often as a training writes a checkpoint."""
@@ -87,9 +86,9 @@ def run(task: RunnerTask, connect_seconds: float = CONNECT_SECONDS) -> None:
         pause(_PAUSE_SECONDS)
 
 
-def two_free(ports: Sequence[int], host: str = "") -> tuple[int, int]:
+def two_free(ports: Sequence[int]) -> tuple[int, int]:
     """The first two of the ports that nothing has. Raises ClusterError."""
-    free_ports = [*islice(free_of(ports, host), 2)]
+    free_ports = [*islice(free_of(ports), 2)]
     if len(free_ports) < 2:
         raise ClusterError(
             f"expected two free ports of {min(ports, default=0)} to {max(ports, default=0)} for the"
@@ -273,9 +272,7 @@ class _LeadConnection:
 
     def _report(self, code: int) -> None:
         """Send what is left of the output, the files, and last of all the end."""
-        until = time.monotonic() + _LAST_OUTPUT_SECONDS
-        while self._pass_on() and time.monotonic() < until:
-            pass
+        read_rest(self._pass_on)
         self._send_usage()
         end_marked(self._mark)
         left_out = send_files(

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from cluster.pages.files import RunRecord, SweepRecord
 from cluster.programs.lead import RunningProcess
 from cluster.programs.output import BoundedLog
+from cluster.programs.process import read_rest
 from cluster.sweeps.executors import Executor, Places
 from cluster.sweeps.plan import RunExit, Schedule
 from cluster.sweeps.progress import Advance, Epoch, MemberOutput, seconds_left
@@ -22,7 +23,6 @@ from core.ground.files import json_object, write_refusal
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.1
-LAST_OUTPUT_SECONDS = 1.0
 INTERRUPTED_SECONDS = 25.0
 """Time for the checkpoints of the runs after Ctrl-C; `fab` kills the driver after 60 s."""
 NO_NODE_SECONDS = 15.0
@@ -208,9 +208,7 @@ class Drive:
             lease.process.ask(Signals.SIGKILL)
 
     def _ended(self, lease: Lease, code: int) -> None:
-        until = time.monotonic() + LAST_OUTPUT_SECONDS
-        while self._read(lease) and time.monotonic() < until:
-            pass
+        read_rest(lambda: self._read(lease))
         lease.lines.close()
         self._close(lease, self._ending(lease, code))
         if self._sweep.loses_the_cluster(code) and not lease.ended_by_us:

@@ -31,8 +31,8 @@ FRAMES_BYTES = 256
 """Bytes around one message: of its frames, of TLS, and of pings before it."""
 MOST_DISCARDED_BYTES = 16 << 20
 """Bytes that may come behind an answer, as those of a WebSocket that was refused."""
-MOST_HELD_BYTES = 32 << 20
-MOST_BYTES_OF_UNPROVEN = 4 << 20
+MOST_HELD_BYTES = 8 << 20
+MOST_BYTES_OF_UNPROVEN = 2 << 20
 """Bytes of all proven and unproven clients that nothing took: who then holds more than a few is
 closed."""
 FEW_BYTES = 1 << 15

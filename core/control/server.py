@@ -34,7 +34,7 @@ PROCESS_HEADER = "X-PSCluster-Process"
 """Names the process that answers: another value at the same port is another process. A pid alone
 may repeat."""
 
-MOST_CONNECTIONS = 128
+MOST_CONNECTIONS = 64
 REQUEST_SECONDS = 5.0
 """Time from the connection to the last byte of the request."""
 ANSWER_SECONDS = 10.0

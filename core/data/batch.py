@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.arrays import AnyArray, Singles
+from core.data.arrays import AnyArray, Integers, Singles
 from core.data.dataset import CLASSIFICATION, MULTILABEL, REGRESSION, TASKS
 from core.data.recordings import Recordings, one_class
 from core.data.signals import UNKNOWN, Signals
 from core.data.split import NOT_SAID, HeldOut
-from core.data.stored_values import beside_of, numbers, targets
+from core.data.stored_values import beside_of, numbers, refuse_at, targets
 from core.ground.errors import DataError
 
 ROWS_AT_ONCE = 1024
@@ -104,6 +104,24 @@ def examples_of(recordings: Recordings) -> Examples:
         standardized=True,
         signals=recordings.signals,
     )
+
+
+def numbers_of(
+    values: AnyArray,
+    classes: AnyArray,
+    where: str,
+    first: int = 0,
+    remedy: str = "train on that class too, or correct it",
+) -> Integers:
+    """Return the place of each value among the classes, int32 in its shape; row `first` is first.
+
+    Raises DataError for another value.
+    """
+    expected = f"one of {', '.join(map(str, classes[:20]))}"
+    refuse_at(values, ~np.isin(values, classes), where, first, expected, remedy)
+    order = np.argsort(classes)
+    places: Integers = order[np.searchsorted(classes, values, sorter=order)].astype(np.int32)
+    return places
 
 
 class PositionsLook:

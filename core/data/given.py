@@ -21,11 +21,11 @@ from core.data.batch import (
     cut_batches,
     example_bytes,
     never_ends,
+    numbers_of,
 )
 from core.data.dataset import CLASSIFICATION
 from core.data.recordings import refuse_alike, refuse_missing
 from core.data.stored_values import (
-    numbers_of,
     plain,
     refuse_more,
     refuse_other_columns,

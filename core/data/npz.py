@@ -19,7 +19,15 @@ import numpy as np
 
 from core.data.archive import LARGEST_TOTAL_BYTES
 from core.data.arrays import AnyArray, Integers
-from core.data.batch import ROWS_AT_ONCE, Batch, Batches, BatchValidator, Examples, PositionsLook
+from core.data.batch import (
+    ROWS_AT_ONCE,
+    Batch,
+    Batches,
+    BatchValidator,
+    Examples,
+    PositionsLook,
+    numbers_of,
+)
 from core.data.dataset import CLASSIFICATION, MULTILABEL, REGRESSION, TASKS
 from core.data.npz_arrays import (
     REQUIRED,
@@ -40,7 +48,7 @@ from core.data.recordings import (
     silent,
 )
 from core.data.source import Reader
-from core.data.stored_values import numbers_of, refuse_at
+from core.data.stored_values import refuse_at
 from core.ground.errors import DataError
 
 PARTS = ("train", "test")

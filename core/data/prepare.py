@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -36,7 +36,7 @@ from core.data.store import (
 )
 from core.data.windows import UnitsLook
 from core.ground.errors import DataError
-from core.ground.files import parsed_json, read_json
+from core.ground.files import read_json
 
 __all__ = ["Batch", "Data", "batches_of", "write_examples"]
 
@@ -144,7 +144,7 @@ def prepare(
             f" here, so {CAUSAL} would change nothing; set {TWO_WAY}, or use the raw HAPT"
             " recordings"
         )
-    settings = {setting: _plain(getattr(cutting, setting)) for setting in reader.settings}
+    settings = {setting: getattr(cutting, setting) for setting in reader.settings}
     named = source.path is not None and (reader.suffix or not reader.marker)
     if source.path is not None and named:
         name = source.path.stem or source.kind
@@ -210,7 +210,7 @@ def open_published(folder: Path, cutting: Cutting) -> Dataset:
         raise DataError(
             f"{folder / MANIFEST}: does not say how it was prepared; prepare the data again"
         )
-    job_settings = {field.name: _plain(getattr(cutting, field.name)) for field in fields(cutting)}
+    job_settings = vars(cutting)
     if cutting.filters == CAUSAL and "filters" not in settings:
         raise DataError(
             f"{folder}: does not say that it was prepared with filters {CAUSAL}; prepare and"
@@ -226,11 +226,6 @@ def open_published(folder: Path, cutting: Cutting) -> Dataset:
                 " the job; prepare and publish the data for this job, or change the job"
             )
     return dataset
-
-
-def _plain(value: Any) -> Any:
-    """A setting as JSON has it."""
-    return parsed_json(json.dumps(value))
 
 
 @functools.cache

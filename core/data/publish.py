@@ -62,10 +62,8 @@ def publishable(
     }
 
 
-def main() -> int:
-    """Prepare, and print what is there to be copied."""
-    parser = argparse.ArgumentParser(prog="python -m core.data.publish", description=__doc__)
-    parser.add_argument("--source", help="a path or `synthetic`; the search order without it")
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that decide what is prepared of a source."""
     parser.add_argument("--window-steps", type=int, default=128)
     parser.add_argument("--window-stride", type=int, default=64)
     parser.add_argument("--seed", type=int, default=0, help="matters to synthetic recordings only")
@@ -75,6 +73,13 @@ def main() -> int:
         default={},
         help="a JSON object: other keys of jobs.train.data",
     )
+
+
+def main() -> int:
+    """Prepare, and print what is there to be copied."""
+    parser = argparse.ArgumentParser(prog="python -m core.data.publish", description=__doc__)
+    parser.add_argument("--source", help="a path or `synthetic`; the search order without it")
+    add_settings(parser)
     flags = parser.parse_args()
     cache = prepared_folder()
     try:

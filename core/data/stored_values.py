@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from core.data.arrays import AnyArray, Flags, Integers
+from core.data.arrays import AnyArray, Flags
 from core.data.dataset import LARGEST_RANK, MULTILABEL, REGRESSION
 from core.data.recordings import LARGEST_INTEGER, NO_SUBJECT
 from core.ground.errors import DataError, reason_of
@@ -335,24 +335,6 @@ def refuse_at(
     raise DataError(f"{where}[{position}]: expected {expected}, got {actual}; {remedy}")
 
 
-def numbers_of(
-    values: AnyArray,
-    classes: AnyArray,
-    where: str,
-    first: int = 0,
-    remedy: str = "train on that class too, or correct it",
-) -> Integers:
-    """Return the place of each value among the classes, int32 in its shape; row `first` is first.
-
-    Raises DataError for another value.
-    """
-    expected = f"one of {', '.join(map(str, classes[:20]))}"
-    refuse_at(values, ~np.isin(values, classes), where, first, expected, remedy)
-    order = np.argsort(classes)
-    places: Integers = order[np.searchsorted(classes, values, sorter=order)].astype(np.int32)
-    return places
-
-
 class _Beside(NamedTuple):
     """What goes with each training example: the default, the type, and what values may be."""
 
@@ -360,7 +342,6 @@ class _Beside(NamedTuple):
     dtype: str
     kinds: str
     of_kinds: str
-    number_them: str
     least: float
     most: float
     expected: str
@@ -373,7 +354,6 @@ _BESIDE = {
         "int32",
         "iub",
         "whole numbers",
-        "number the groups from 0",
         NO_SUBJECT,
         LARGEST_INTEGER,
         f"a group from 0 to {LARGEST_INTEGER}",
@@ -384,11 +364,10 @@ _BESIDE = {
         "float32",
         "fiub",
         "numbers",
-        "give each training example a weight",
         0.0,
         float(np.finfo(np.float32).max),
         "a finite weight from 0",
-        "give 1 to an example that counts once",
+        "give each training example a weight, 1 to one that counts once",
     ),
 }
 
@@ -412,9 +391,7 @@ def beside_of(name: str, values: Any, count: int, where: str, first: int) -> Any
             f" {actual}; give each its own"
         )
     if column.dtype.kind not in beside.kinds:
-        raise DataError(
-            f"{where}: expected {beside.of_kinds}, got {column.dtype}; {beside.number_them}"
-        )
+        raise DataError(f"{where}: expected {beside.of_kinds}, got {column.dtype}; {beside.remedy}")
     right = (column >= beside.least) & (column <= beside.most)
     refuse_at(column, ~right, where, first, beside.expected, beside.remedy)
     return column.astype(beside.dtype)

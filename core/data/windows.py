@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.arrays import Numbers
+from core.data.arrays import Flags, Numbers
 from core.data.recordings import NO_SUBJECT, Cutting
 from core.data.signals import ACCELERATION, KIND_UNITS, SIZE_PROBLEMS, Sensor, Signals
 from core.data.split import MOST_SHOWN, HeldOut
@@ -293,7 +293,7 @@ class RandomWindows:
     """
 
     def __init__(self, counted: WindowCounts) -> None:
-        self._test = np.array(held_out_places(counted.rows))
+        self._test = held_out_places(counted.rows)
         self._begin = 0
         self.held_out = HeldOut("window", leak=LEAK, note=counted.note())
 
@@ -372,9 +372,9 @@ def chooser_of_test(
     return WholeGroups(path, counted, kind, test_people if kind == "user" else ())
 
 
-def held_out_places(count: int) -> list[bool]:
+def held_out_places(count: int) -> Flags:
     """Return which of `count` are for the test: a fifth, one at least, the same at every call."""
     random = np.random.Generator(np.random.Philox([HELD_OUT_SEED, 0]))
     chosen = np.zeros(count, np.bool_)
     chosen[random.permutation(count)[: max(1, round(HELD_OUT_SHARE * count))]] = True
-    return [bool(test) for test in chosen]
+    return chosen

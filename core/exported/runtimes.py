@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +109,16 @@ Floats = NDArray[np.float32]
 
 PACKAGES = {"onnxruntime": "onnxruntime", "ai_edge_litert.interpreter": "ai-edge-litert"}
 """Pip's names of the packages, by module."""
+
+
+Float = TypeVar("Float", np.float32, np.float64)
+
+
+def softmax(logits: NDArray[Float]) -> NDArray[Float]:
+    """Return the softmax of finite logits (..., classes), in their dtype and without overflow."""
+    raised: NDArray[Float] = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    raised /= raised.sum(axis=-1, keepdims=True)
+    return raised
 
 
 class Model(ABC):

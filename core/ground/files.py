@@ -85,19 +85,22 @@ def whole_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 def folder_beside(path: Path, mode: int = 0o777) -> Iterator[Path]:
     """Make a folder beside `path`; it goes at the end of the block, unless it got another name.
 
-    What killed processes of this machine left there goes first. Raises OSError.
+    What killed processes of this machine left there goes first, and a forked child removes none.
+    Raises OSError.
     """
+    maker = os.getpid()
     prefix = f".{path.name}.{os.uname().nodename}@"
     for leftover in path.parent.glob(f"{glob.escape(prefix)}*{PARTIAL}"):
         process = leftover.name.removeprefix(prefix).partition("-")[0]
         if process.isdecimal() and not Path("/proc", process).exists():
             shutil.rmtree(leftover, ignore_errors=True)
-    partial = path.with_name(f"{prefix}{os.getpid()}-{secrets.token_hex(4)}{PARTIAL}")
+    partial = path.with_name(f"{prefix}{maker}-{secrets.token_hex(4)}{PARTIAL}")
     try:
         partial.mkdir(mode)
         yield partial
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        if os.getpid() == maker:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def take_name(partial: Path, path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from core.control.own_state import CREDENTIALS_VARIABLE, VARIABLE, own_key
 from core.control.requests import BY_TOKEN
 from core.ground.accounts import account_for_roles
+from core.ground.addresses import with_port
 from core.ground.errors import UsageError
 from core.logs.lines import LogSettings, add_flags, given_or
 from core.server.port_guard import is_loopback
@@ -65,9 +66,7 @@ class RoleOptions:
     @property
     def address(self) -> str:
         """`host:port` of the TensorFlow server."""
-        if ":" in self.host:
-            return f"[{self.host}]:{self.port}"
-        return f"{self.host}:{self.port}"
+        return with_port(self.host, self.port)
 
     @property
     def inter_op_threads(self) -> int:

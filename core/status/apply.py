@@ -237,7 +237,7 @@ def _began(state: RunState, event: events.Began) -> RunState:
 def _resumed(state: RunState, last: float) -> RunState:
     training = state.training
     if training is not None:
-        training = replace(training, latest={})
+        training = replace(training, latest={}, firsts={})
     return replace(
         without_coordinator(state, last),
         state="running",

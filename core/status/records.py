@@ -50,6 +50,8 @@ class Training:
     stopped: tuple[float, StoppedEarly] | None = None
     latest: Mapping[str, Any] = field(default_factory=dict)
     """What this coordinator reported last; the one that resumes its training begins without."""
+    firsts: Mapping[str, int] = field(default_factory=dict)
+    """The counts that this coordinator reported first."""
 
     def counted(self, event: Event) -> "Training":
         """Return the training with what `figures.yaml` says that the event sets of it."""
@@ -62,10 +64,14 @@ class Training:
             figure: getattr(self.count, figure) + more
             for figure, more in set_by.get("added", {}).items()
         }
+        since = set_by.get("since", {})
+        firsts = {**since, **self.firsts}
+        grown = {figure: count - firsts[figure] for figure, count in since.items()}
         return replace(
             self,
             count=replace(self.count, **set_by.get("count", {}), **sums),
-            latest={**set_by.get("first", {}), **self.latest, **set_by.get("latest", {})},
+            firsts=firsts,
+            latest={**self.latest, **set_by.get("latest", {}), **grown},
         )
 
     def after_steps(
@@ -109,13 +115,6 @@ class Training:
     def finite(self) -> bool:
         """Return whether it has not diverged."""
         return "diverged" not in self.latest
-
-    @property
-    def duplicates_since_resumed(self) -> float | None:
-        """Return the updates that came twice since this coordinator began to count."""
-        before = self.latest.get("duplicates_before")
-        dropped = self.count.duplicates_dropped
-        return None if before is None or dropped is None else dropped - before
 
     def part_seconds(self) -> Mapping[str, float]:
         """Means of the latest steps."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.programs.program import MOST_RESTARTS, PLACES, ProgramRequest, program_file
+from cluster.programs.program import MOST_RESTARTS, PLACES, On, ProgramRequest, program_file
 from core.ground.errors import ClusterError, UsageError
 from core.inventory.extensions import CODECS, MODELS, MODES
 from core.logs import say, say_json
@@ -247,7 +247,7 @@ class RunFlags(JobFlags):
 
     program: str | None = word("the program's file", needed=False, is_path=True)
     requirements: str | None = path("file of further packages for the program, as pip reads it")
-    on: str = text(
+    on: On = text(
         "where the program runs: chief (once, beside the coordinator) or workers (once for each)",
         "chief",
         choices=PLACES,
@@ -266,14 +266,10 @@ def run_(flags: RunFlags) -> None:
     """Run any TensorFlow program: `fab job run PROGRAM.py -- ARGUMENTS`."""
     if flags.program is None:
         raise UsageError("job run: expected a program, e.g. `fab job run train.py -- --epochs 3`")
-    on = next((place for place in PLACES if place == flags.on), None)
-    if on is None:
-        raise UsageError(f"--on: expected {' or '.join(PLACES)}, got {flags.on!r}")
-    program = program_file(flags.program)
     request = ProgramRequest(
-        str(program),
+        str(program_file(flags.program)),
         flags.arguments,
-        on,
+        flags.on,
         flags.restarts,
         requirements=flags.requirements or "",
     ).checked()

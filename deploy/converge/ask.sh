@@ -1,4 +1,4 @@
-ours=$1; export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+ours=$1 answers=; export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 section() { printf {{ section }} "$1"; }
 {# An account of the node may have chosen the name: of odd characters it says nothing. #}
 plain() { case $1 in *[!A-Za-z0-9_./:@+=,-]*) echo ;; *) echo "$1" ;; esac; }
@@ -8,9 +8,9 @@ section shell; echo "$(id -u) $ours"
 section packages
 dpkg-query -W -f '${Package} ${db:Status-Abbrev} ${Version}\n' {{ of.packages or ["dpkg"] }} 2>/dev/null
 section users; getent passwd {{ places.ACCOUNTS }}
-section uid{% if of.uids %}; getent passwd {{ of.uids }}{% endif %}
+section uid_owners{% if of.uids %}; getent passwd {{ of.uids }}{% endif %}
 
-section gid{% if of.uids %}; getent group {{ of.uids }}{% endif %}
+section gid_owners{% if of.uids %}; getent group {{ of.uids }}{% endif %}
 
 section powers
 for account in {{ places.ACCOUNTS }}; do
@@ -20,27 +20,35 @@ for account in {{ places.ACCOUNTS }}; do
     done
     [ -z "$can" ] || echo "$account" $can
 done
-section routes
+section sources
 {% if of.peers %}
 printf 'route get %s\n' {{ of.peers }} | ip -o -force -batch - 2>/dev/null
 {% endif %}
-section system
-([ ! -r /etc/os-release ] || . /etc/os-release; printf '%s\n%s\n' "$ID" "$VERSION_ID")
-for command in 'uname -m' 'getconf LONG_BIT' 'uname -r' nproc; do echo "$($command 2>/dev/null)"; done
-section systemd; systemctl --version 2>/dev/null | head -n 1
+([ ! -r /etc/os-release ] || . /etc/os-release; section os_id; echo "$ID"; section os_version; echo "$VERSION_ID")
+section machine; uname -m 2>/dev/null
+section bits; getconf LONG_BIT 2>/dev/null
+section kernel; uname -r 2>/dev/null
+section cores; nproc 2>/dev/null
+section systemd; systemctl --version 2>/dev/null | { read -r _ number _; echo "$number"; }
 section model; [ -r /proc/device-tree/model ] && tr -d '\000' </proc/device-tree/model
-section python
-/usr/bin/python3 -c 'import struct, sys; print(sys.version.split()[0], struct.calcsize("P") * 8)' 2>/dev/null
-section memory; cat /proc/meminfo
+python=$(/usr/bin/python3 -c 'import struct, sys; print(sys.version.split()[0], struct.calcsize("P") * 8)' 2>/dev/null)
+section python; echo "${python% *}"
+section python_bits; echo "${python#* }"
+total= available=
+while read -r name size _; do
+    case $name in MemTotal:) total=$size ;; MemAvailable:) available=$size ;; esac
+done </proc/meminfo
+section memory_bytes; echo "$total"
+section available_bytes; echo "$available"
 section controllers; cat /sys/fs/cgroup/cgroup.controllers 2>/dev/null
-section cmdline; for file in /boot/firmware/cmdline.txt /boot/cmdline.txt; do [ -f $file ] && echo $file && break; done
+section cmdline_path; for file in /boot/firmware/cmdline.txt /boot/cmdline.txt; do [ -f $file ] && echo $file && break; done
 section boot; cat /proc/uptime
-section space
+section disk_free_bytes
 for folder in {{ of.space }}; do
     there=$folder; while [ ! -d "$there" ]; do there=${there%/*}; there=${there:-/}; done
     df -Pk "$there" | awk -v folder="$folder" 'NR == 2 { print folder, $4 }'
 done
-section leftovers
+section leftover_bytes
 for folder in {{ places.ENVIRONMENTS }} {{ of.unfinished }}; do
     set --
     for left in "$folder"/.partial-* "$folder"/*; do
@@ -62,28 +70,30 @@ for pid in $(systemctl show --value -p MainPID {{ of.units }} $shown 2>/dev/null
         /^RssAnon:/ { size = $2 } END { print size + 0, uid == "" ? "-" : uid more }' /proc/$pid/status) $(plain "$(readlink /proc/$pid/cwd)")"
 done
 section mounts; cat /proc/self/mountinfo
-section real; for folder in {{ of.bound }}; do echo "$folder $(readlink -m "$folder")"; done
+section real_paths; for folder in {{ of.bound }}; do echo "$folder $(readlink -m "$folder")"; done
 section fstab; cat /etc/fstab 2>/dev/null
-section exports; command -v exportfs >/dev/null && exportfs -s 2>/dev/null
-section environments; for mark in {{ places.ROOT }}/environments/*/.complete; do [ -e "$mark" ] && echo "$mark"; done
-section releases
+section exports; command -v exportfs >/dev/null && exportfs -s 2>/dev/null | awk '{ $1 = $1; print }'
+finished() { for path; do [ -e "$path/.complete" ] && echo "${path##*/}"; done; }
+section environments; finished {{ places.ROOT }}/environments/*
+section release_environments
 for release in {{ places.ROOT }}/releases/*/; do
     {# One whose files are not those that were unpacked is not there: it is unpacked again. #}
     [ "$(digest "$release")" = "$(cat "$release/.digest" 2>/dev/null)" ] || continue
-    [ -e "$release/environment" ] && echo "${release%/} $(readlink "$release/environment")"
+    [ -e "$release/environment" ] || continue
+    environment=$(readlink "$release/environment") release=${release%/}
+    echo "${release##*/} ${environment##*/}"
 done
-section current; readlink {{ places.ROOT }}/current
-section data; for mark in {{ places.ROOT }}/prepared/*/.complete; do [ -e "$mark" ] && echo "$mark"; done
+section current; current=$(readlink {{ places.ROOT }}/current); echo "${current##*/}"
+section data; finished {{ places.ROOT }}/prepared/*
 section published
 {% if of.published %}
-timeout -s KILL {{ published_seconds }} sh -c 'for folder; do for mark in "$folder"/*/.complete; do case $mark in *[!A-Za-z0-9_./:@+=,-]*) continue ;; esac; [ -e "$mark" ] && echo "$mark"; done; done' sh {{ of.published }}
-[ $? -ne 137 ] || echo "no answer"
-{% else %}
-:
+timeout -s KILL {{ published_seconds }} sh -c 'for folder; do for mark in "$folder"/*/.complete; do case $mark in *[!A-Za-z0-9_./:@+=,-]*) continue ;; esac; [ -e "$mark" ] && echo "${mark%/.complete}"; done; done' sh {{ of.published }}
+[ $? -ne 137 ] || answers=no
 {% endif %}
+section shared_answers; echo "${answers:-yes}"
 section listening; ss -Htlne 2>/dev/null
 section holders; ss -Htlnp 2>/dev/null
-section temperature; cat /sys/class/thermal/thermal_zone0/temp 2>/dev/null
+section temperature_celsius; cat /sys/class/thermal/thermal_zone0/temp 2>/dev/null
 section throttled; vcgencmd get_throttled 2>/dev/null
 section files
 for file in {{ places.UNIT_FOLDER }}/pscluster-* {{ places.UNIT_FOLDER }}/pscluster.slice /etc/pscluster/* {{ of.files }}; do

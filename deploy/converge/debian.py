@@ -4,18 +4,17 @@
 shared folders are lines of fstab, which systemd mounts.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from deploy.cluster import places
 from deploy.cluster.places import ACCOUNTS, DEPLOY_STATE, STATE, account_numbers
 from deploy.common.command_line import Inline, filled, quoted
-from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.converge.machine_facts import MachineFacts, Questions, Texts
 from deploy.converge.subject import (
     Change,
     Changes,
     DeploymentSpec,
     Found,
-    NodeAnswer,
     Shell,
     Subject,
     text_diff,
@@ -34,31 +33,27 @@ KEEP_COPIES = (
 first back."""
 
 
-def _undo_accounts() -> str:
-    return filled(
-        "converge/accounts_undo.sh", accounts=ACCOUNTS, places=places, files=_ACCOUNT_FILES
-    )
+_UNDO_ACCOUNTS = filled(
+    "converge/accounts_undo.sh", accounts=ACCOUNTS, places=places, files=_ACCOUNT_FILES
+)
 
 
-def _account_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    return {
-        "users": {
-            fields[0]: (int(fields[2]), int(fields[3])) for fields in _entries(answer, "users")
-        },
-        "uid_owners": {int(fields[2]): fields[0] for fields in _entries(answer, "uid")},
-        "gid_owners": {int(fields[2]): fields[0] for fields in _entries(answer, "gid")},
-        "powers": {
-            name: powers[:200]
-            for name, _, powers in (
-                line.partition(" ") for line in answer.sections.get("powers", "").splitlines()
-            )
-        },
-    }
+def _users(text: str) -> dict[str, tuple[int, int]]:
+    return {fields[0]: (int(fields[2]), int(fields[3])) for fields in _entries(text)}
 
 
-def _entries(answer: NodeAnswer, section: str) -> Iterator[Sequence[str]]:
+def _owners(text: str) -> dict[int, str]:
+    return {int(fields[2]): fields[0] for fields in _entries(text)}
+
+
+def _powers(text: str) -> dict[str, str]:
+    lines = (line.partition(" ") for line in text.splitlines())
+    return {name: powers[:200] for name, _, powers in lines}
+
+
+def _entries(text: str) -> Iterator[Sequence[str]]:
     """Yield the fields of each line of passwd or group."""
-    for line in answer.sections[section].split("\n"):
+    for line in text.split("\n"):
         fields = line.split(":")
         if len(fields) > 3:
             yield fields
@@ -124,10 +119,15 @@ def _plan_accounts(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
 NODE_ACCOUNTS = Subject(
     "accounts",
     "prepare",
-    read=_account_facts,
+    facts={
+        "users": _users,
+        "uid_owners": _owners,
+        "gid_owners": _owners,
+        "powers": _powers,
+    },
     check=_account_findings,
     plan=_plan_accounts,
-    undo=_undo_accounts,
+    undo=_UNDO_ACCOUNTS,
     questions=lambda spec: Questions(uids=tuple(account_numbers(spec.inventory).values())),
 )
 
@@ -158,14 +158,12 @@ def _apt_script(name: str, **values: str | list[str]) -> str:
     return filled(f"converge/{name}", places=places, planned=PLANNED, apt=Inline(_APT), **values)
 
 
-def _package_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    installed = (line.split() for line in answer.sections["packages"].splitlines())
+def _packages(text: str) -> dict[str, str]:
+    installed = (line.split() for line in text.splitlines())
     return {
-        "packages": {
-            fields[0]: fields[2]
-            for fields in installed
-            if len(fields) == 3 and fields[1].startswith("ii")
-        }
+        fields[0]: fields[2]
+        for fields in installed
+        if len(fields) == 3 and fields[1].startswith("ii")
     }
 
 
@@ -222,9 +220,9 @@ def _plan_packages(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
 PACKAGES = Subject(
     "packages",
     "prepare",
-    read=_package_facts,
+    facts={"packages": _packages},
     plan=_plan_packages,
-    undo=lambda: _apt_script("packages_undo.sh"),
+    undo=_apt_script("packages_undo.sh"),
     questions=lambda spec: Questions(files=(PLANNED,)),
 )
 
@@ -241,7 +239,7 @@ WITHOUT_OURS = (
 theirs."""
 
 
-def own_fstab_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
+def own_fstab_lines(lines: Texts) -> Texts:
     """The part of fstab between our marks, marks included; empty without it."""
     if FSTAB_BEGIN not in lines:
         return ()

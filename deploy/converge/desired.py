@@ -18,12 +18,7 @@ from deploy.converge.check import MACHINES, Finding, data_of
 from deploy.converge.code import prune, prune_wheels
 from deploy.converge.deployment import PHASES, DeploymentRequest, Desired, Say
 from deploy.converge.hardware import board_findings, clones, has_gpu, memory_findings
-from deploy.converge.machine_facts import (
-    MEGABYTE,
-    MachineFacts,
-    Questions,
-    memory_of_roles,
-)
+from deploy.converge.machine_facts import MEGABYTE, MachineFacts, Questions, Texts, memory_of_roles
 from deploy.converge.monitor import token_of
 from deploy.converge.publication import Publication, of_wheelhouse, room_needed
 from deploy.converge.reachability import found_unreached
@@ -209,7 +204,7 @@ class Machines(DeploymentSpec, Desired):
         """Ask a machine the questions of all subjects."""
         return machine_facts(node, self.questions(node.name))
 
-    def nodes_to_ask(self, names: Sequence[str], phases: Sequence[str]) -> tuple[str, ...]:
+    def nodes_to_ask(self, names: Sequence[str], phases: Sequence[str]) -> Texts:
         """Ask the publisher too before mounts: the storage server has to know a new node first."""
         if "mounts" in phases:
             return tuple(dict.fromkeys((*names, self.publisher)))
@@ -228,7 +223,7 @@ class Machines(DeploymentSpec, Desired):
         unproven = self.inventory.unproven | absent
         return replace(self, inventory=self.inventory.model_copy(update={"unproven": unproven}))
 
-    def address_lines(self, answers: Survey[MachineFacts]) -> tuple[str, ...]:
+    def address_lines(self, answers: Survey[MachineFacts]) -> Texts:
         """Return the lines about names, and about nodes that the others do not let in."""
         return address_lines(self.inventory, answers.lost)
 

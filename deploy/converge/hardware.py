@@ -19,8 +19,9 @@ from deploy.converge.machine_facts import (
     MEGABYTE,
     THROTTLED_NOW,
     MachineFacts,
+    Texts,
 )
-from deploy.converge.subject import DeploymentSpec, Found, NodeAnswer, Subject
+from deploy.converge.subject import DeploymentSpec, Found, Subject, words
 
 if TYPE_CHECKING:
     from core.inventory import Inventory, Task
@@ -41,11 +42,8 @@ section tpus; ls -d {ACCELERATORS} 2>/dev/null
 """
 
 
-def _device_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    gpus = [
-        line.strip()[:60] for line in answer.sections.get("gpus", "").splitlines() if line.strip()
-    ]
-    return {"gpus": tuple(gpus), "tpus": tuple(answer.sections.get("tpus", "").split())}
+def _gpus(text: str) -> Texts:
+    return tuple(line.strip()[:60] for line in text.splitlines() if line.strip())
 
 
 def _findings_of_devices(spec: DeploymentSpec, facts: MachineFacts) -> Found:
@@ -58,7 +56,7 @@ def has_gpu(facts: MachineFacts) -> bool:
     return facts.machine == CUDA_MACHINE and bool(facts.more.get("gpus"))
 
 
-def devices_here() -> dict[str, tuple[str, ...]]:
+def devices_here() -> dict[str, Texts]:
     """Names of the devices of this machine, by kind."""
     gpus = [_gpu_model(path) for path in sorted(Path(NVIDIA).glob("*/information"))]
     return {
@@ -167,7 +165,9 @@ def _counted(count: int, kind: str) -> str:
     return f"{count} {kind.upper()}{'s' * (count > 1)}"
 
 
-DEVICES = Subject("devices", "prepare", _DEVICE_SCRIPT, _device_facts, _findings_of_devices)
+DEVICES = Subject(
+    "devices", "prepare", _DEVICE_SCRIPT, {"gpus": _gpus, "tpus": words}, _findings_of_devices
+)
 
 
 HOT_CELSIUS = 80.0
@@ -247,15 +247,6 @@ section host_keys; awk '{{ print $2 }}' /etc/ssh/ssh_host_*_key.pub 2>/dev/null
 """
 
 
-def _card_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    return {
-        "unwritable": tuple(answer.sections.get("unwritable", "").split()),
-        "overlay": answer.sections.get("overlay", "").strip(),
-        "machine_id": answer.sections.get("machine_id", "").strip(),
-        "host_keys": frozenset(answer.sections.get("host_keys", "").split()),
-    }
-
-
 def _card_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     if facts.unwritable:
         yield (
@@ -303,7 +294,18 @@ def clones(facts_by_node: Mapping[str, MachineFacts]) -> dict[str, list[str]]:
     return lines_by_node
 
 
-CARD = Subject("card", "prepare", _CARD_SCRIPT, _card_facts, _card_findings)
+CARD = Subject(
+    "card",
+    "prepare",
+    _CARD_SCRIPT,
+    {
+        "unwritable": words,
+        "overlay": str.strip,
+        "machine_id": str.strip,
+        "host_keys": lambda text: frozenset(text.split()),
+    },
+    _card_findings,
+)
 
 
 WRONG_CLOCK_SECONDS = 60.0
@@ -312,19 +314,8 @@ DRIFTING_CLOCK_SECONDS = 5.0
 
 _CLOCK_SCRIPT = """\
 section clock; date +%s.%N
-section synchronized; timedatectl show -p NTPSynchronized --value 2>/dev/null
+section clock_synchronized; timedatectl show -p NTPSynchronized --value 2>/dev/null
 """
-
-
-def _clock_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    clock = float(answer.sections["clock"] or 0.0)
-    return {
-        "clock_offset_seconds": clock - (answer.asked_seconds + answer.answered_seconds) / 2,
-        "clock_error_seconds": (answer.answered_seconds - answer.asked_seconds) / 2,
-        "clock_synchronized": (
-            {"yes": True, "no": False}.get(answer.sections["synchronized"].strip())
-        ),
-    }
 
 
 def _clock_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
@@ -343,7 +334,13 @@ def _clock_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
         yield "warning", "clock", f"right now, but nothing keeps it so: {remedy}"
 
 
-CLOCK = Subject("clock", "prepare", _CLOCK_SCRIPT, _clock_facts, _clock_findings)
+CLOCK = Subject(
+    "clock",
+    "prepare",
+    _CLOCK_SCRIPT,
+    {"clock_synchronized": lambda text: {"yes": True, "no": False}.get(text.strip())},
+    _clock_findings,
+)
 
 
 _ASK_ABI = (
@@ -355,11 +352,11 @@ _ASK_ABI = (
 _CAGE_SCRIPT = f"section cage; /usr/bin/python3 -I -c {quoted(_ASK_ABI)} 2>/dev/null\n"
 
 
-def _cage_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    numbers = answer.sections.get("cage", "").split()
+def _coverage(text: str) -> Coverage | None:
+    numbers = text.split()
     if len(numbers) != 2:  # no Python yet, which another finding is about
-        return {"cage": None}
-    return {"cage": held_by(int(numbers[0]), int(numbers[1]))}
+        return None
+    return held_by(int(numbers[0]), int(numbers[1]))
 
 
 def _cage_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
@@ -386,4 +383,4 @@ def cage_finding(
     return "ok", "cage", "; ".join(lines)
 
 
-CAGE = Subject("cage", "prepare", _CAGE_SCRIPT, _cage_facts, _cage_findings)
+CAGE = Subject("cage", "prepare", _CAGE_SCRIPT, {"cage": _coverage}, _cage_findings)

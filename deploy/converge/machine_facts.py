@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from core.inventory.training import TrainJob
 
 
+Texts = tuple[str, ...]
+"""Several texts in their order: names, paths, lines."""
 THROTTLED_NOW = 0x4
 """A bit of `MachineFacts.throttled`."""
 
@@ -24,26 +26,26 @@ THROTTLED_NOW = 0x4
 class Questions:
     """What depends on the inventory: the files, units, packages, mounts and folders to look at."""
 
-    files: tuple[str, ...] = ()
-    units: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
+    files: Texts = ()
+    units: Texts = ()
+    packages: Texts = ()
     uids: tuple[int, ...] = ()
     """The numbers that our accounts have or are to have."""
-    published: tuple[str, ...] = ()
+    published: Texts = ()
     """Folders whose finished sub-folders are listed, e.g. `/srv/pscluster/shared/wheels`.
 
     For the node that publishes alone: below a hard mount whose server is gone every look waits
     without an end.
     """
-    space: tuple[str, ...] = ()
+    space: Texts = ()
     """Folders whose free space is asked; one that does not exist stands for the nearest that does.
     """
-    unfinished: tuple[str, ...] = ()
+    unfinished: Texts = ()
     """Folders in which sub-folders that are not complete take room that the next attempt has, or
     uses."""
-    bound: tuple[str, ...] = ()
+    bound: Texts = ()
     """Folders that are mounted at another place as well."""
-    peers: tuple[str, ...] = ()
+    peers: Texts = ()
     """Addresses of the other nodes that it has to reach."""
 
     def and_those(self, more: "Questions") -> "Questions":
@@ -92,7 +94,7 @@ class UnitFact:
     release: str | None = None
     started_seconds: float | None = None
     anonymous_memory_bytes: int | None = None
-    files: tuple[str, ...] = ()
+    files: Texts = ()
     """Its file and the drop-ins, as systemd has read them."""
     identity: str = ""
     """The uid of its process and more groups than that one's, `891:27`; `-` where it has ended."""
@@ -143,13 +145,13 @@ class MachineFacts:
     cores: int
     memory_bytes: int
     available_bytes: int
-    controllers: tuple[str, ...]
+    controllers: Texts
     cmdline_path: str | None
     clock_offset_seconds: float
     clock_error_seconds: float
     clock_synchronized: bool | None
     disk_free_bytes: Mapping[str, int]
-    addresses: Mapping[str, tuple[str, ...]]
+    addresses: Mapping[str, Texts]
     users: Mapping[str, tuple[int, int]]
     uid_owners: Mapping[int, str]
     """The owners by uid, of the numbers that our accounts have or are to have."""
@@ -159,13 +161,13 @@ class MachineFacts:
     units: Mapping[str, UnitFact]
     mounts: Mapping[str, MountFact]
     """The mount of each point; of several on one point the visible one."""
-    fstab: tuple[str, ...]
-    exports: tuple[str, ...]
+    fstab: Texts
+    exports: Texts
     firewall: str | None
-    environments: tuple[str, ...]
+    environments: Texts
     release_environments: Mapping[str, str]
     current: str | None
-    published: tuple[str, ...]
+    published: Texts
     listening: Mapping[int, str] = field(default_factory=dict)
     listening_uids: Mapping[int, int] = field(default_factory=dict)
     """The account of the process that listens on each port."""
@@ -177,11 +179,11 @@ class MachineFacts:
     """Whether the folder that was asked for what is published there said anything in time."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """The address that packets to another node's address leave from, by the latter."""
-    data: tuple[str, ...] = ()
+    data: Texts = ()
     powers: Mapping[str, str] = field(default_factory=dict)
     """The shell and the groups that each account of ours should not have."""
     systemd: int = 0
-    unwritable: tuple[str, ...] = ()
+    unwritable: Texts = ()
     """Folders that root cannot write below."""
     overlay: str = ""
     """The kernel's parameter by which all that is written is lost at the next boot; empty without

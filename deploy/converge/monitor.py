@@ -15,7 +15,7 @@ from core.control.client import key_of
 from core.control.own_state import is_token
 from deploy.cluster.places import CONTROL_KEYS, CONTROL_TOKEN, MONITOR_ACCOUNT, account_numbers
 from deploy.common.command_line import quoted
-from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.converge.machine_facts import MachineFacts, Questions, Texts
 from deploy.converge.resources import (
     RunningUnit,
     all_written,
@@ -88,7 +88,7 @@ def key_path(task: "Task") -> str:
     return f"{CONTROL_KEYS}/{task.role}-{task.index}"
 
 
-def secret_paths(tasks: Sequence["Task"], coordinates: bool) -> tuple[str, ...]:
+def secret_paths(tasks: Sequence["Task"], coordinates: bool) -> Texts:
     """Return the secrets of a node with these roles."""
     key_paths = tuple(map(key_path, tasks))
     if coordinates:

@@ -13,8 +13,8 @@ from deploy.cluster.places import shared_folders
 from deploy.cluster.services import kept_tasks
 from deploy.converge.apply import StepFailedError, StepFailure
 from deploy.converge.check import Finding
-from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.subject import DeploymentSpec, Found, NodeAnswer, Subject
+from deploy.converge.machine_facts import MachineFacts, Questions, Texts
+from deploy.converge.subject import DeploymentSpec, Found, Subject
 from deploy.converge.survey import survey
 from deploy.render.network import NFS_PORT, NODE_EXPORTER_PORT, firewall_mark
 from deploy.rooted.commands import PYTHON
@@ -201,7 +201,7 @@ def _counts_after_start(
     return provider is None or provider in names or unreached.reason != REFUSED
 
 
-def said_of(missing: Sequence[Unreached]) -> tuple[str, ...]:
+def said_of(missing: Sequence[Unreached]) -> Texts:
     """Return one line for each node that asks and reason it got."""
     groups: dict[tuple[str, str], list[str]] = {}
     for unreached in missing:
@@ -273,13 +273,13 @@ def _counts(
     return unreached.reason != REFUSED or unreached.need.port in facts.listening
 
 
-def _reachability_facts(answer: NodeAnswer) -> Mapping[str, object]:
+def _sources(text: str) -> dict[str, str]:
     sources: dict[str, str] = {}
-    for line in answer.sections.get("routes", "").splitlines():
+    for line in text.splitlines():
         fields = line.split()
         if fields and fields[0] != "local" and "src" in fields:
             sources[fields[0]] = fields[fields.index("src") + 1]
-    return {"sources": sources}
+    return sources
 
 
 def _check(spec: DeploymentSpec, facts: MachineFacts) -> Found:
@@ -314,5 +314,5 @@ def _questions(spec: DeploymentSpec) -> Questions:
 
 
 REACHABILITY = Subject(
-    "reachability", "services", read=_reachability_facts, check=_check, questions=_questions
+    "reachability", "services", facts={"sources": _sources}, check=_check, questions=_questions
 )

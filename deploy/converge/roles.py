@@ -4,12 +4,12 @@ The way in stays open: rules that shut the operator out are undone. Pure.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from deploy.cluster.places import CONTROL_TOKEN, ROLE_ACCOUNT, UNIT_FOLDER, account_numbers
 from deploy.common.command_line import Inline, filled, quoted
-from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.converge.machine_facts import MachineFacts, Questions, Texts
 from deploy.converge.monitor import key_for, key_path, secret_at, secret_paths
 from deploy.converge.resources import (
     RELOAD,
@@ -24,7 +24,6 @@ from deploy.converge.subject import (
     Changes,
     DeploymentSpec,
     Found,
-    NodeAnswer,
     Reconnect,
     Shell,
     Subject,
@@ -65,8 +64,7 @@ CHANGED = "changed"
 """The mark in place of the rules' hash, where nft lists others than it did then."""
 
 
-def _undo_firewall() -> str:
-    return f"""\
+_UNDO_FIREWALL = f"""\
 systemctl stop pscluster-firewall-undo.timer 2>/dev/null
 nft delete table inet {TABLE} 2>/dev/null
 rm -f /run/pscluster-firewall.before
@@ -84,9 +82,10 @@ listed=$({LISTING}) && [ -n "$listed" ] &&
 """
 
 
-def _firewall_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    fields = answer.sections["firewall"].split()
-    return {"firewall": fields[-1] if fields else None}
+def _loaded_mark(text: str) -> str | None:
+    for mark in reversed(text.split()):
+        return mark
+    return None
 
 
 def _firewall_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
@@ -112,7 +111,7 @@ def _firewall_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
         )
 
 
-def closed_to_others(inventory: "Inventory", node: str, facts: MachineFacts) -> tuple[str, ...]:
+def closed_to_others(inventory: "Inventory", node: str, facts: MachineFacts) -> Texts:
     """Return the ports that the table would close and that other programs than ours listen on.
 
     The ports of the node's own roles are not among them: where another process has one, the node is
@@ -228,10 +227,10 @@ FIREWALL = Subject(
     "firewall",
     "firewall",
     _FIREWALL_SCRIPT,
-    _firewall_facts,
+    {"firewall": _loaded_mark},
     _firewall_findings,
     _plan_firewall,
-    _undo_firewall,
+    _UNDO_FIREWALL,
     lambda spec: Questions(units=(FIREWALL_UNIT,), packages=("nftables",)),
 )
 

@@ -3,7 +3,7 @@
 Several are restarted one node after the other, so that clients find a service at any time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from deploy.cluster.connector import Connector
@@ -23,7 +23,6 @@ from deploy.converge.subject import (
     Changes,
     DeploymentSpec,
     Found,
-    NodeAnswer,
     Shell,
     Subject,
 )
@@ -189,10 +188,6 @@ section certificate
 """
 
 
-def _service_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    return {"certificate": answer.sections.get("certificate", "").strip()}
-
-
 def _check(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     if not spec.recognises:
         return
@@ -278,7 +273,7 @@ SERVICE = Subject(
     "service",
     "service",
     _CERTIFICATE_SCRIPT,
-    _service_facts,
+    {"certificate": str.strip},
     check=_check,
     plan=_plan,
     questions=_questions,

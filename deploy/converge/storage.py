@@ -20,7 +20,7 @@ from deploy.cluster.places import (
     shared_folders,
 )
 from deploy.common.command_line import quoted
-from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.converge.machine_facts import MachineFacts, Questions, Texts
 from deploy.converge.resources import RunningUnit, keep_file, keep_folder, keep_masked, written
 from deploy.converge.subject import (
     DRIFT,
@@ -336,7 +336,7 @@ def keep_folders_noted(facts: MachineFacts, folders: Sequence[str]) -> Changes:
     )
 
 
-def _made_folders(spec: DeploymentSpec) -> tuple[str, ...]:
+def _made_folders(spec: DeploymentSpec) -> Texts:
     folders = spec.folders
     ends = [f"{folders.mount}/shared"]
     of_server = []

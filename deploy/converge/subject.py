@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from deploy.cluster.places import SharedFolders, publisher, shared_folders
 from deploy.cluster.services import ClusterStatus, kept_tasks
-from deploy.converge.machine_facts import MachineFacts, Questions, RoleMemory
+from deploy.converge.machine_facts import MachineFacts, Questions, RoleMemory, Texts
 
 if TYPE_CHECKING:
     from core.inventory import Inventory, Task
@@ -271,16 +271,9 @@ class DeploymentSpec:
         return self.release.environment_for(facts, serves=self.recognises)
 
 
-@dataclass(frozen=True)
-class NodeAnswer:
-    """A node's answer by sections, and our clock when it was asked and when it had answered.
-
-    Times are seconds since the epoch.
-    """
-
-    sections: Mapping[str, str]
-    asked_seconds: float
-    answered_seconds: float
+def words(text: str) -> Texts:
+    """Return the words of a section."""
+    return tuple(text.split())
 
 
 @dataclass(frozen=True)
@@ -296,14 +289,15 @@ class Subject:
     script: str = ""
     """Shell that prints `section NAME` and the answer. A question that depends on the inventory
     stands in `ask.sh`."""
-    read: Callable[[NodeAnswer], Mapping[str, Any]] = lambda answer: {}
-    """Fields of `MachineFacts` by name; any other name goes into `MachineFacts.more`. May raise
+    facts: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
+    """Each fact by its name, which is its section's, with the reader of what the section says. A
+    name that is no field of `MachineFacts` goes into `MachineFacts.more`. A reader may raise
     ValueError."""
     check: Callable[[DeploymentSpec, MachineFacts], Found] = lambda spec, facts: iter(())
     """The check for what would make a start fail, and for what else is worth knowing."""
     plan: Callable[[DeploymentSpec, MachineFacts], Changes] = lambda spec, facts: iter(())
     """What to change of a node; within a phase the order of `SUBJECTS` counts."""
-    undo: Callable[[], str] = lambda: ""
+    undo: str = ""
     """Shell for `reset`, which ignores its return code. It may add to `notes` and `problems`."""
     questions: Callable[[DeploymentSpec], Questions] = lambda spec: Questions()
     """The files, units and packages of the node that its plan compares."""

@@ -84,5 +84,5 @@ def reset_script(inventory: "Inventory", node: str, *, data: bool) -> str:
         without_ours=WITHOUT_OURS,
         exports=storage.EXPORTS_PATH,
         settings=storage.SETTINGS_PATH,
-        undo=Inline("".join(subject.undo() for subject in SUBJECTS).rstrip("\n")),
+        undo=Inline("".join(subject.undo for subject in SUBJECTS).rstrip("\n")),
     )

@@ -17,8 +17,15 @@ from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet, split_errors
 from deploy.common.command_line import Inline, filled
 from deploy.converge.apply import StepFailedError, StepFailure, no_root
-from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, Questions, UnitFact
-from deploy.converge.subject import NodeAnswer
+from deploy.converge.machine_facts import (
+    FileFact,
+    MachineFacts,
+    MountFact,
+    Questions,
+    Texts,
+    UnitFact,
+)
+from deploy.converge.subject import words
 
 FACTS_SECONDS = 90.0
 """The time for one question; a Pi 3 that is busy training answers within ten."""
@@ -26,9 +33,6 @@ PUBLISHED_SECONDS = 20
 """The time for a shared folder to list what is in it, its mount included."""
 SECTION = "@@section "
 """The beginning of a section, where no foreign text is in the answer."""
-SILENT = "no answer"
-"""The answer of the script for a shared folder that takes longer."""
-
 _NOT_FOUND = 127
 """A shell's exit code for a command that does not exist."""
 _ODD = re.compile(r"[^\w./:@+=,-]", re.ASCII)
@@ -168,63 +172,25 @@ def _facts(
 ) -> MachineFacts:
     from deploy.converge.subjects import SUBJECTS
 
-    system = [*sections["system"].split("\n"), "", "", "", "", "", ""]
-    python = sections["python"].split()
-    memory = dict(re.findall(r"^(\w+):\s+(\d+) kB", sections["memory"], re.MULTILINE))
-    booted_seconds = float(sections["clock"] or 0.0) - float((sections["boot"].split() or ["0"])[0])
-    answer = NodeAnswer(sections, asked_seconds, answered_seconds)
-    read: dict[str, Any] = {
-        name: fact for subject in SUBJECTS for name, fact in subject.read(answer).items()
+    facts = {
+        name: read(sections[name])
+        for readers in (_READERS, *(subject.facts for subject in SUBJECTS))
+        for name, read in readers.items()
     }
-    more_facts = {name: read.pop(name) for name in list(read) if name not in _FIELDS}
-    throttled = sections["throttled"].partition("=")[2].strip()
+    more_facts = {name: facts.pop(name) for name in facts.keys() - _FIELDS}
+    clock_seconds = float(sections["clock"] or 0.0)
+    booted_seconds = clock_seconds - float((sections["boot"].split() or ["0"])[0])
     listeners = _listeners(sections["listening"])
     # A process chooses its own name, which may hold a line of its own: names are words alone.
-    holders = _listeners(sections.get("holders", ""))
+    holders = _listeners(sections["holders"])
     return MachineFacts(
-        os_id=system[0],
-        os_version=system[1],
-        systemd=_number("".join(sections.get("systemd", "").split()[1:2])),
-        machine=system[2],
-        bits=_number(system[3]),
-        kernel=system[4],
-        cores=max(1, _number(system[5])),
-        model=sections["model"].strip(),
-        python=python[0] if python else None,
-        python_bits=_number(python[1]) if len(python) > 1 else 0,
-        memory_bytes=_bytes(memory.get("MemTotal", "0")),
-        available_bytes=_bytes(memory.get("MemAvailable", "0")),
-        controllers=tuple(sections["controllers"].split()),
-        cmdline_path=sections["cmdline"].strip() or None,
-        disk_free_bytes=_sizes(sections["space"]),
-        leftover_bytes=_sizes(sections.get("leftovers", "")),
-        addresses=_addresses(sections["addresses"]),
-        files=_files(sections["files"]),
+        clock_offset_seconds=clock_seconds - (asked_seconds + answered_seconds) / 2,
+        clock_error_seconds=(answered_seconds - asked_seconds) / 2,
         units=_units(sections["units"], sections["processes"], booted_seconds),
-        mounts=_mounts(sections["mounts"]),
-        real_paths=dict(_pairs(sections.get("real", ""))),
-        fstab=tuple(sections["fstab"].splitlines()),
-        exports=tuple(" ".join(line.split()) for line in _lines(sections["exports"])),
-        environments=tuple(line.split("/")[-2] for line in _lines(sections["environments"])),
-        release_environments={
-            _name(path): _name(link) for path, link in _pairs(sections["releases"])
-        },
-        current=_name(sections["current"].strip()) or None,
-        data=tuple(line.split("/")[-2] for line in _lines(sections.get("data", ""))),
-        published=tuple(
-            line.removesuffix("/.complete")
-            for line in _lines(sections["published"])
-            if line != SILENT
-        ),
-        shared_answers=SILENT not in _lines(sections["published"]),
         listening={port: _holder(holders.get(port, "")) for port in listeners},
         listening_uids={port: _account(line) for port, line in listeners.items()},
-        temperature_celsius=(
-            _number(sections["temperature"]) / 1000 if sections["temperature"].isdigit() else None
-        ),
-        throttled=int(throttled, 16) if throttled else None,
         more=more_facts,
-        **read,
+        **facts,
     )
 
 
@@ -236,17 +202,17 @@ def _sections(answer: str, section: str) -> dict[str, str]:
     return sections
 
 
-def _lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line.strip()]
+def _lines(text: str) -> Texts:
+    return tuple(line for line in text.splitlines() if line.strip())
 
 
 def _sizes(text: str) -> dict[str, int]:
     return {line.split()[0]: _bytes(line.split()[1]) for line in _lines(text)}
 
 
-def _pairs(text: str) -> list[tuple[str, str]]:
-    """Return what stands before and after the first blank of each line."""
-    return [(first, rest) for first, _, rest in (line.partition(" ") for line in _lines(text))]
+def _pairs(text: str) -> dict[str, str]:
+    """Return what stands before the first blank of each line, and what after it."""
+    return {first: rest for first, _, rest in (line.partition(" ") for line in _lines(text))}
 
 
 def _name(path: str) -> str:
@@ -255,9 +221,10 @@ def _name(path: str) -> str:
 
 def _bytes(kib: str) -> int:
     """Raises ValueError for more than any machine has: no fraction of it could be shown."""
-    if int(kib) > _MOST_KIB:
+    number = int(kib or 0)
+    if number > _MOST_KIB:
         raise ValueError(f"{kib:.30} KiB")
-    return int(kib) * _KIB
+    return number * _KIB
 
 
 def _number(text: str) -> int:
@@ -266,8 +233,8 @@ def _number(text: str) -> int:
     return 0
 
 
-def _addresses(text: str) -> dict[str, tuple[str, ...]]:
-    addresses: dict[str, tuple[str, ...]] = {}
+def _addresses(text: str) -> dict[str, Texts]:
+    addresses: dict[str, Texts] = {}
     for line in _lines(text):
         columns = line.split()
         if "inet" in columns:
@@ -338,7 +305,7 @@ def _units(text: str, processes: str, booted_seconds: float) -> dict[str, UnitFa
     return units
 
 
-def _paths(text: str) -> tuple[str, ...]:
+def _paths(text: str) -> Texts:
     """Return the first of these paths, with `?` for what a shell would not take as it is."""
     return tuple(_ODD.sub("?", word[:_LONGEST]) for word in text.split()[:_MOST_PATHS])
 
@@ -389,3 +356,41 @@ def _holder(line: str) -> str:
     if match is None:
         return "a process"
     return f"process {match[2]} ({re.sub(r'[^ -~]', '?', match[1])})"
+
+
+def _optional(text: str) -> str | None:
+    return text.strip() or None
+
+
+def _celsius(text: str) -> float | None:
+    if text.isdigit():
+        return _number(text) / 1000
+    return None
+
+
+def _throttled(text: str) -> int | None:
+    bits = text.partition("=")[2].strip()
+    if bits:
+        return int(bits, 16)
+    return None
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("os_id", "os_version", "machine", "kernel", "model"), str.strip),
+    **dict.fromkeys(("python", "cmdline_path", "current"), _optional),
+    **dict.fromkeys(("systemd", "bits", "python_bits"), _number),
+    **dict.fromkeys(("memory_bytes", "available_bytes"), _bytes),
+    **dict.fromkeys(("disk_free_bytes", "leftover_bytes"), _sizes),
+    **dict.fromkeys(("environments", "data", "published", "exports"), _lines),
+    **dict.fromkeys(("real_paths", "release_environments"), _pairs),
+    "cores": lambda text: max(1, _number(text)),
+    "controllers": words,
+    "addresses": _addresses,
+    "files": _files,
+    "mounts": _mounts,
+    "fstab": lambda text: tuple(text.splitlines()),
+    "shared_answers": lambda text: text.strip() != "no",
+    "temperature_celsius": _celsius,
+    "throttled": _throttled,
+}
+"""The reader of each fact that belongs to no subject, by the name of its section."""

@@ -4,7 +4,7 @@ Each node makes its own keys. The public one is pinned on the operator's machine
 connection whose host key is pinned, and the other nodes get it from there.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from ipaddress import IPv4Interface, IPv4Network
 
 from deploy.cluster.login import IN_CLEAR, TunnelKeys, is_tunnel_key, tunnel_key_changed
@@ -25,7 +25,6 @@ from deploy.converge.subject import (
     DeploymentSpec,
     Found,
     Learn,
-    NodeAnswer,
     Shell,
     Subject,
     Upload,
@@ -63,25 +62,28 @@ _AGAIN = Shell(
 
 
 _SCRIPT = f"""\
-section wireguard; [ ! -s {PRIVATE_KEY} ] || wg pubkey <{PRIVATE_KEY} 2>/dev/null
-section tunnels
+section {KEY}; [ ! -s {PRIVATE_KEY} ] || wg pubkey <{PRIVATE_KEY} 2>/dev/null
+section {TUNNEL_MODULE}
 {{ [ -d /sys/module/wireguard ] || modprobe -nq wireguard; }} 2>/dev/null && echo kernel
+section {NETWORKS}; ip -o -4 addr show
 """
 
 
-def _tunnel_facts(answer: NodeAnswer) -> Mapping[str, object]:
-    key = answer.sections.get("wireguard", "").strip()
+def _public_key(text: str) -> str | None:
+    key = text.strip()
+    if is_tunnel_key(key):
+        return key
+    return None
+
+
+def _networks(text: str) -> tuple[tuple[str, IPv4Network], ...]:
     networks = []
-    for line in answer.sections.get("addresses", "").splitlines():
+    for line in text.splitlines():
         fields = line.split()
         if "inet" in fields[2:-1]:
             network = IPv4Interface(fields[fields.index("inet") + 1]).network
             networks.append((fields[1], network))
-    return {
-        KEY: key if is_tunnel_key(key) else None,
-        TUNNEL_MODULE: answer.sections.get("tunnels", "").strip() == "kernel",
-        NETWORKS: tuple(networks),
-    }
+    return tuple(networks)
 
 
 def _check(spec: DeploymentSpec, facts: MachineFacts) -> Found:
@@ -234,8 +236,7 @@ def _plan_end(spec: DeploymentSpec, facts: MachineFacts) -> Changes:
         )
 
 
-def _undo() -> str:
-    return f"""\
+_UNDO = f"""\
 systemctl stop {TUNNEL_UNIT} 2>/dev/null
 ip link delete {TUNNEL_INTERFACE} 2>/dev/null
 """
@@ -246,10 +247,14 @@ TUNNEL = Subject(
     "tunnel",
     "transport",
     _SCRIPT,
-    _tunnel_facts,
+    {
+        KEY: _public_key,
+        TUNNEL_MODULE: lambda text: text.strip() == "kernel",
+        NETWORKS: _networks,
+    },
     _check,
     _plan,
-    _undo,
+    _UNDO,
     lambda spec: Questions(
         files=(TUNNEL_FOLDER, PEERS_PATH, TUNNEL_SCRIPT),
         units=(TUNNEL_UNIT,),

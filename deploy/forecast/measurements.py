@@ -4,7 +4,6 @@
 """
 
 import os
-import re
 import selectors
 import subprocess
 import tempfile
@@ -23,13 +22,13 @@ from deploy.common.command_line import settings
 from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.forecast.sweep import MeasuredRun
+from deploy.supervisor.processes import anonymous_memory_bytes
 
 MODULE = "cluster.sweeps.member"
 ENOUGH_SECONDS = 3.0
 """Seconds of updates that are enough."""
 LONGEST_SECONDS = 300.0
 END_SECONDS = 5.0
-_ANONYMOUS = re.compile(r"^RssAnon:\s+(\d{1,12}) kB$", re.MULTILINE)
 
 
 def measured_run(
@@ -80,7 +79,7 @@ def _watched(process: Child, named: str) -> MeasuredRun:
             for message in lines.add(piece):
                 if isinstance(message, Advance):
                     advances.append((time.monotonic(), message))
-                    memory = max(memory, _anonymous_bytes(process.pid))
+                    memory = max(memory, anonymous_memory_bytes(process.pid) or 0)
             if not piece or (advances and advances[-1][0] - advances[0][0] >= ENOUGH_SECONDS):
                 break
     lines.close()
@@ -100,19 +99,6 @@ def _watched(process: Child, named: str) -> MeasuredRun:
         update_seconds = (latest_time - begin) / latest.done
     start = max(0.0, first_time - begin - update_seconds * first.done)
     return MeasuredRun(named, start, update_seconds, latest.total, memory)
-
-
-def _anonymous_bytes(pid: int) -> int:
-    """Return the anonymous memory of a process, 0 where it is gone."""
-    try:
-        match = _ANONYMOUS.search(
-            Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
-        )
-    except OSError:
-        return 0
-    if match:
-        return 1024 * int(match[1])
-    return 0
 
 
 _MODULE = "cluster.jobs.check_app"

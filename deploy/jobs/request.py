@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from core.inventory.training import TrainJob
 
 SCHEMA = 2
-"""With 1, `program` of a request had another name."""
+"""Requests of schema 1 had another name for `program`."""
 SWEEP = "sweep.yaml"
 """The file of a sweep, in the folder of its job."""
 RESUMABLE = ("train", "cv", "run", "sweep")

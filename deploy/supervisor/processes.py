@@ -162,29 +162,6 @@ def set_aside_if_large(log: Path) -> None:
             log.replace(log.with_name(log.name + ".1"))
 
 
-def start_logged(
-    command: Sequence[str], log: Path, **options: Any
-) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a process that writes to the end of `log`.
-
-    The result has the process and the byte where its lines begin.
-
-    Raises OSError.
-    """
-    set_aside_if_large(log)
-    with log.open("ab") as stream:
-        begin = stream.tell()
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            cwd=ROOT,
-            **options,
-        )
-    return process, begin
-
-
 def last_line(log: Path, since: int = 0) -> str:
     """Return the last non-empty line from byte `since` on; empty without one.
 
@@ -198,6 +175,29 @@ def last_line(log: Path, since: int = 0) -> str:
     except OSError:
         return ""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+class LoggedProcess(subprocess.Popen[bytes]):
+    """A process that writes to the end of a log."""
+
+    def __init__(self, command: Sequence[str], log: Path, **options: Any) -> None:
+        """Start it. Raises OSError."""
+        set_aside_if_large(log)
+        self._log = log
+        with log.open("ab") as stream:
+            self._log_start = stream.tell()
+            super().__init__(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+                **options,
+            )
+
+    def last_line(self) -> str:
+        """Return its last line: a process that cannot start says why in one line."""
+        return last_line(self._log, self._log_start)
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class LaunchPlan:
     key: str | None = field(default=None, repr=False)
 
 
-class RoleProcess:
+class RoleProcess(LoggedProcess):
     """A started child. Only the event loop's thread may start one: see `dies_with_parent`."""
 
     def __init__(self, plan: LaunchPlan) -> None:
@@ -228,13 +228,10 @@ class RoleProcess:
         }
         if plan.key is not None:
             environment[KEY_VARIABLE] = plan.key
-        self._log = plan.log
-        self.popen, self._log_start = start_logged(
-            plan.command, plan.log, env=environment, preexec_fn=dies_with_parent()
-        )
+        super().__init__(plan.command, plan.log, env=environment, preexec_fn=dies_with_parent())
         self._started = time.monotonic()
         self.ended = asyncio.Event()
-        self.identity: ProcessIdentity | None = identify(self.popen.pid)
+        self.identity: ProcessIdentity | None = identify(self.pid)
 
     @property
     def uptime_seconds(self) -> float:
@@ -243,12 +240,8 @@ class RoleProcess:
 
     def reap(self) -> None:
         """Collect its exit status and set `ended` if it has ended; for the handler of SIGCHLD."""
-        if self.popen.poll() is not None:
+        if self.poll() is not None:
             self.ended.set()
-
-    def last_line(self) -> str:
-        """Return the last line of this run: a role that cannot start says why in one line."""
-        return last_line(self._log, self._log_start)
 
 
 def role_launches(

@@ -132,7 +132,7 @@ class Role:
         if self._process is not None and self._state is RoleState.STARTING:
             self._say(
                 logging.INFO,
-                f"ready after {self._process.uptime_seconds:.1f} s (pid {self._process.popen.pid})",
+                f"ready after {self._process.uptime_seconds:.1f} s (pid {self._process.pid})",
             )
             self._become(RoleState.READY)
 
@@ -145,9 +145,9 @@ class Role:
         if process is None:
             return None
         self._fenced = True
-        process.popen.kill()
+        process.kill()
         await process.ended.wait()
-        return process.popen.pid
+        return process.pid
 
     async def send_signal(self, number: Signals) -> int:
         """Stop the process, continue it, or `fence` it (SIGKILL), for fault injection; its pid.
@@ -158,8 +158,8 @@ class Role:
         if number is Signals.SIGKILL:
             pid = await self.fence()
         elif self._process is not None:
-            self._process.popen.send_signal(number)  # which looks whether it has ended
-            if self._process.popen.returncode is not None:
+            self._process.send_signal(number)  # which looks whether it has ended
+            if self._process.returncode is not None:
                 pid = None
         if pid is None:
             raise ClusterError(
@@ -223,7 +223,7 @@ class Role:
         """Pid of the living process."""
         if self._process is None:
             return None
-        return self._process.popen.pid
+        return self._process.pid
 
     @property
     def identity(self) -> ProcessIdentity | None:
@@ -236,13 +236,13 @@ class Role:
         """The record that `status` shows."""
         process = self._process
         state = self._state
-        if process is not None and state is RoleState.READY and is_frozen(process.popen.pid):
+        if process is not None and state is RoleState.READY and is_frozen(process.pid):
             state = RoleState.FROZEN
         figures: dict[str, Any] = {}
         if process is not None:
             figures = {
-                "pid": process.popen.pid,
-                "anonymous_memory_bytes": anonymous_memory_bytes(process.popen.pid),
+                "pid": process.pid,
+                "anonymous_memory_bytes": anonymous_memory_bytes(process.pid),
                 "uptime_seconds": round(process.uptime_seconds, 3),
             }
         restarts = max(0, self._restarts)
@@ -255,7 +255,7 @@ class Role:
         except OSError as error:
             self._reason = f"{self._plan.command[0]} cannot be started: {error.strerror}"
             return RoleEnding(_COMMAND_NOT_FOUND, 0.0, reached_ready=False)
-        self._say(logging.INFO, f"started with pid {self._process.popen.pid}")
+        self._say(logging.INFO, f"started with pid {self._process.pid}")
         self._become(RoleState.STARTING)
         process = self._process
         overdue = asyncio.get_running_loop().call_later(
@@ -264,7 +264,7 @@ class Role:
         process.reap()  # it may have ended before the loop could hear of it
         await process.ended.wait()
         overdue.cancel()
-        code = process.popen.returncode
+        code = process.returncode
         ending = RoleEnding(
             _COMMAND_NOT_FOUND if code is None else code,
             process.uptime_seconds,
@@ -298,17 +298,17 @@ class Role:
         process = self._process
         if process is None:
             return False
-        process.popen.terminate()
+        process.terminate()
         seconds = self._deadlines.stop_seconds
         why = f"still there {self._deadlines.stop_seconds:.0f} s after SIGTERM"
-        if is_frozen(process.popen.pid):
+        if is_frozen(process.pid):
             seconds = 0.0
             why = "it is stopped and hears no SIGTERM"
         try:
             await asyncio.wait_for(process.ended.wait(), seconds)
         except TimeoutError:
             self._say(logging.WARNING, f"{why}: killed")
-            process.popen.kill()
+            process.kill()
             await process.ended.wait()
             return True
         return False
@@ -319,7 +319,7 @@ class Role:
                 logging.WARNING,
                 f"not ready {self._deadlines.ready_seconds:.0f} s after its start: killed",
             )
-            process.popen.kill()
+            process.kill()
 
     def _become(self, state: RoleState) -> None:
         self._state = state

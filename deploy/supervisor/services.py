@@ -176,7 +176,7 @@ class Supervised:
         command_line = module_command(
             "deploy.supervisor", "--inventory", str(self._inventory.path.resolve()), *settings
         )
-        process, begin = processes.start_logged(command_line, log, start_new_session=True)
+        process = processes.LoggedProcess(command_line, log, start_new_session=True)
 
         def answers_or_ended() -> bool:
             # One that lost the race against another `start` ends, and the winner answers soon.
@@ -188,7 +188,7 @@ class Supervised:
         if not self._answers():
             raise ClusterError(
                 f"the supervisor of cluster {self._inventory.cluster} did not start: "
-                f"{processes.last_line(log, begin) or 'it wrote nothing'}; its log is {log}"
+                f"{process.last_line() or 'it wrote nothing'}; its log is {log}"
             )
 
     def _stop_supervisor(self, roles: Mapping[str, Sequence[str]]) -> Stopped:

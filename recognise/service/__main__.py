@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.control.door import raise_limit
+from core.ground.addresses import with_port
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.logs import say
 from core.logs.lines import LogSettings, Speaker, begin
@@ -105,22 +106,14 @@ def _serve(flags: argparse.Namespace, folder: Path, versions: Versions, limits: 
         rights.enter_cage(options, renewed, (folder, versions.folder.parent))
 
         def ready(port: int, version: int, metrics_port: int) -> None:
-            if ":" in options.host:
-                address = f"[{options.host}]"
-            else:
-                address = options.host
-            url = f"{scheme}://{address}:{port}"
+            url = f"{scheme}://{with_port(options.host, port)}"
             # The port without a token: once this service is killed, another program may take it.
             if not flags.token_file:
-                if ":" in metrics_host:
-                    host = f"[{metrics_host}]"
-                else:
-                    host = metrics_host
-                figures = f"http://{host}:{metrics_port}"
-                until_the_end.enter_context(announced(folder / TARGETS, flags.name, figures))
+                target = announced(folder / TARGETS, flags.name, metrics_host, metrics_port)
+                until_the_end.enter_context(target)
             say(f"serving {flags.name} version {version} at {url} ({access}; Ctrl-C ends it)")
             if flags.link:
-                base = f"{scheme}://{reachable(options.host)}:{port}"
+                base = f"{scheme}://{with_port(reachable(options.host), port)}"
                 _say_links(base, token, authority)
 
         asyncio.run(serve(flags.name, versions.folder, options, limits, ready, nursery, listener))

@@ -40,10 +40,7 @@ def private_addresses() -> list[Address]:
 
 
 def reachable(listen: str) -> str:
-    """Return the address that a client types for a service that listens at `listen`.
-
-    One of IPv6 has brackets.
-    """
+    """Return the address that a client types for a service that listens at `listen`."""
     address = ipaddress.ip_address(listen)
     if address.is_unspecified:
         candidates = [
@@ -51,6 +48,4 @@ def reachable(listen: str) -> str:
         ]
         if candidates:
             address = candidates[0]
-    if address.version == 6:
-        return f"[{address}]"
     return str(address)

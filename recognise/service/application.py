@@ -6,6 +6,7 @@ protocol. Every answer that is not 200 is its error object, `{"error": WORDS}`.
 
 import asyncio
 import logging
+import re
 import struct
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,9 +27,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from core import __version__
 from core.control.door import RateLimitedLog
 from core.exported.description import labels_of
+from core.exported.runtimes import softmax
 from core.web.entrance import prove
-from recognise.plausibility import windows_problem
-from recognise.service.guard import SENSOR_LOGGER, STREAM
+from recognise.plausibility import signals_of, windows_problem
+from recognise.service.guard import SENSOR_LOGGER, STREAM, close_code, first_with_token, refuse
 from recognise.service.limits import (
     Budget,
     RequestError,
@@ -37,7 +39,6 @@ from recognise.service.limits import (
     keep_what_there_is,
     whole_body,
 )
-from recognise.service.live.sockets import close_code, first_with_token, refuse
 from recognise.service.page import files
 from recognise.service.serving import Served, Serving
 from recognise.service.tensors import (
@@ -49,8 +50,6 @@ from recognise.service.tensors import (
     Question,
     question,
 )
-from recognise.signals import signals_of
-from recognise.softmax import softmax
 
 if TYPE_CHECKING:
     from recognise.service.live.endpoint import LiveStreams
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
 
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
+_LENGTH = re.compile(r"[0-9]{1,9}")
 JSON = "application/json"
 BINARY = "application/octet-stream"
 
@@ -357,14 +357,10 @@ def _header_bytes(request: Request) -> int | None:
     lengths = request.headers.getlist(HEADER_LENGTH)
     if not lengths:
         return None
-    if (
-        len(lengths) > 1
-        or not lengths[0].isascii()
-        or not lengths[0].isdecimal()
-        or len(lengths[0]) > 9
-    ):
-        raise bad(f"{HEADER_LENGTH}: expected one number, got {', '.join(lengths)!r:.60}")
-    return int(lengths[0])
+    length = ", ".join(lengths)
+    if not _LENGTH.fullmatch(length):
+        raise bad(f"{HEADER_LENGTH}: expected one number, got {length!r:.60}")
+    return int(length)
 
 
 async def _refused(_request: Request, problem: Any) -> Response:

@@ -1,4 +1,8 @@
-"""The guard of the service: it checks Host, origin and token, and counts every answer."""
+"""The guard of the service: it checks Host, origin and token, and counts every answer.
+
+A browser names the token in the first message of its WebSocket. The words and codes with which a
+session ends are here too.
+"""
 
 import asyncio
 import hmac
@@ -6,15 +10,19 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import pydantic_core
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from core.control.door import Listener
 from core.control.requests import OWN_PAGE
 from core.web.entrance import HEADERS, SAFE_METHODS, RequestGuard, prove, taking
+from recognise.service.limits import RequestError, StreamLimits, bad
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.page.files import is_page
 
@@ -257,3 +265,80 @@ def _foreign(origins: list[str], host: str, is_socket: bool) -> str:
 
 def _error(status: int, message: str, headers: dict[str, str] | None = None) -> ASGIApp:
     return JSONResponse({"error": message}, status, headers)
+
+
+POLICY = 1008
+TOO_LARGE = 1009
+BROKEN = 1011
+RESTART = 1012
+BUSY = 1013
+"""Close codes: RFC 6455, and its registry for 1012 and 1013."""
+
+
+def close_code(problem: RequestError) -> int:
+    """Return the close code for a refusal: that of its status, or 1008."""
+    return {413: TOO_LARGE, 500: BROKEN, 503: BUSY}.get(problem.status, POLICY)
+
+
+def refusal(reason: str) -> str:
+    """Return the event that says why a session ends."""
+    return pydantic_core.to_json({"event": "refused", "error": reason}).decode()
+
+
+async def text_of(websocket: WebSocket) -> str:
+    """Return the next message. Raises RequestError, and WebSocketDisconnect at the end."""
+    message = await websocket.receive()
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message["code"])
+    text: str | None = message.get("text")
+    if text is None:
+        raise bad("expected text, got a binary message")
+    return text
+
+
+async def first_message(websocket: WebSocket, limits: StreamLimits) -> str:
+    """Return the first message. Raises RequestError, and WebSocketDisconnect at its end."""
+    seconds = limits.hello_seconds
+    try:
+        async with asyncio.timeout(seconds):
+            return await text_of(websocket)
+    except TimeoutError:
+        raise bad(f"expected the first message within {seconds:g} s") from None
+
+
+async def first_with_token(websocket: WebSocket, limits: StreamLimits, token: str) -> str:
+    """Return the first message of a client that sent no header, if it names the token.
+
+    Raises as `first_message` does. Nothing else of it is looked at.
+    """
+    text = await first_message(websocket, limits)
+    try:
+        document: Any = pydantic_core.from_json(text)
+    except ValueError as problem:
+        raise bad(
+            f'expected {{"schema": 1, "token": ...}} as the first message: {problem!s:.100}'
+        ) from None
+    client_token = None
+    if isinstance(document, dict):
+        client_token = document.get("token")
+    if not isinstance(client_token, str) or not hmac.compare_digest(
+        client_token.encode(), token.encode()
+    ):
+        raise bad("expected token in the first message: the token that `fab serve` names")
+    return text
+
+
+async def refuse(websocket: WebSocket, problem: RequestError, seconds: float) -> None:
+    """Say why a session ends, and close it. A client may read nothing for so long."""
+    with suppress(TimeoutError, WebSocketDisconnect, RuntimeError):
+        async with asyncio.timeout(seconds):
+            await websocket.send_text(refusal(problem.message))
+            await websocket.close(close_code(problem))
+
+
+async def send(websocket: WebSocket, event: object) -> None:
+    """Send an event. Raises WebSocketDisconnect, also where the server failed the connection."""
+    try:
+        await websocket.send_text(pydantic_core.to_json(event).decode())
+    except RuntimeError:
+        raise WebSocketDisconnect(BROKEN) from None

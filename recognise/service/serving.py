@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 from core.control.door import RateLimitedLog
 from core.exported.description import Description
 from core.ground.errors import ClusterError, reason_of
-from recognise.service.drift import DriftFigures, Recent
 from recognise.service.limits import Limits, RequestError
 from recognise.service.loading import Computer
-from recognise.service.metrics import ServiceMetrics
+from recognise.service.metrics import DriftFigures, Recent, ServiceMetrics
 from recognise.service.versions import Versions
 from recognise.service.worker.process import Nursery
 

@@ -13,9 +13,9 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from urllib.parse import SplitResult, urlsplit
 
 from core.control.own_state import kept_token, make_private, state_of_services
+from core.ground.addresses import with_port
 from core.ground.errors import ClusterError, UsageError, reason_of
 from core.ground.files import atomic_write
 from core.ground.locks import locked
@@ -105,14 +105,13 @@ _EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 @contextmanager
-def announced(folder: Path, name: str, url: str) -> Iterator[None]:
-    """Have the service at `url` among the targets in `folder` for the length of the block.
+def announced(folder: Path, name: str, host: str, port: int) -> Iterator[None]:
+    """Have the figures at this port among the targets in `folder` for the length of the block.
 
     A folder that cannot be written is a line of the log: the service answers without a Prometheus
     too.
     """
-    address = urlsplit(url)
-    path = folder / f"{name}-{address.port}.json"
+    path = folder / f"{name}-{port}.json"
     with ExitStack() as until_the_end:
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -122,7 +121,7 @@ def announced(folder: Path, name: str, url: str) -> Iterator[None]:
                     if other != path:
                         with suppress(BlockingIOError), locked(other, wait=False):
                             other.unlink()
-                atomic_write(path, content(name, address), OTHERWISE)
+                atomic_write(path, content(name, host, port), OTHERWISE)
                 until_the_end.enter_context(locked(path, wait=False))
                 until_the_end.callback(path.unlink, missing_ok=True)
         except (OSError, ClusterError) as problem:
@@ -134,15 +133,11 @@ def announced(folder: Path, name: str, url: str) -> Iterator[None]:
         yield
 
 
-def content(name: str, address: SplitResult) -> bytes:
+def content(name: str, host: str, port: int) -> bytes:
     """Return the file: the address on this machine, and labels that say where it is."""
-    host = address.hostname or ""
-    reached = _EVERY_ADDRESS.get(host, host)
-    if ":" in reached:
-        reached = f"[{reached}]"
-    target = f"{reached}:{address.port}"
+    target = with_port(_EVERY_ADDRESS.get(host, host), port)
     labels = {
-        "__scheme__": address.scheme,
+        "__scheme__": "http",
         "node": socket.gethostname(),
         "process": f"service:{name}",
     }

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.intake import LARGEST_TIME_SECONDS
-from recognise.softmax import softmax
+from core.exported.runtimes import softmax
 from recognise.stream.parts import Part, UnpackedState, refuse
 from recognise.stream.settings import Changed, Label, Settings
 from recognise.stream.stream import Window

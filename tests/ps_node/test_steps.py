@@ -210,6 +210,13 @@ def called(function: Callable[..., Any], words: list[float]) -> None:
     trace(function, tf.TensorSpec([len(words)]))(np.array(words, np.float32))
 
 
+def test_a_part_that_came_before_or_comes_when_its_step_is_closed_is_dropped() -> None:
+    store = placed(1)
+    assert [store.contribute(0, 0, 4) for _ in range(2)] == [1, 0]
+    called(store.shards.shards[0].close, [*np.zeros(STEP_WORDS, np.float32), 1.0, *ALL])
+    assert store.contribute(0, 4, 1) == 0
+
+
 @pytest.mark.parametrize("arithmetic", [LibraryArithmetic(), TensorFlowArithmetic()])
 def test_one_step_by_hand(arithmetic: Arithmetic) -> None:
     store = placed(3, clip_norm=0.5, arithmetic=arithmetic)

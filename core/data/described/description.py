@@ -328,15 +328,13 @@ class RecordingFormat(Section):
 
     def narrowed(self, names: Collection[str]) -> "RecordingFormat":
         """Return the format with the channels of these names alone, and what is added to them."""
-        remaining_names = {
+        remaining = {
             channel.name for channel in self.in_windows if not set(names).isdisjoint(channel.names)
         }
-        channels = tuple(
-            channel
-            for channel in self.channels
-            if (channel.added_to or channel.name) in remaining_names
-        )
-        return self.model_copy(update={"channels": channels})
+        channels = [
+            channel for channel in self.channels if (channel.added_to or channel.name) in remaining
+        ]
+        return self.model_copy(update={"channels": tuple(channels)})
 
     @classmethod
     def of_json(cls, document: Any) -> "RecordingFormat":
@@ -367,6 +365,14 @@ class RecordingFormat(Section):
                 name = target.names[channel.names.index(name)]
             matrix[row, names.index(name)] = UNITS[channel.unit][1] * channel.factor * channel.sign
         return matrix
+
+    def class_of(self, word: str) -> str | None:
+        """Return the class that a word means, empty where it is left out; None if unknown."""
+        if word in self.missing:
+            return ""
+        if self.label.words and word not in self.label.words:
+            return None
+        return self.label.words.get(word, word) or ""
 
     @property
     def sensors(self) -> tuple[str | None, ...]:

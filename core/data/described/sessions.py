@@ -107,8 +107,8 @@ MOST_NAMED = 5
 Key = tuple[str, str, str]
 
 
-def places_of(form: RecordingFormat, sheaf: Sheaf, rows: Rows) -> Iterator[tuple[str, ...]]:
-    """Yield person, session and label of each reading, as the columns or the path say them."""
+def parts_of(form: RecordingFormat, sheaf: Sheaf, rows: Rows) -> Iterator[tuple[Key, str, Places]]:
+    """Yield person, session and file of readings, their word and places, as columns or path say."""
     columns: list[Iterable[str]] = [
         rows.text_columns[column] if column in rows.text_columns else repeat(word, len(rows.values))
         for column, word in (
@@ -120,7 +120,10 @@ def places_of(form: RecordingFormat, sheaf: Sheaf, rows: Rows) -> Iterator[tuple
             (form.label.column, sheaf.path_fields.get("label", "")),
         )
     ]
-    return zip(*columns, strict=True)
+    for spelled, places in places_by(zip(*columns, strict=True)).items():
+        person, session, word = (name.strip() for name in spelled)
+        file = "" if form.session.column else sheaf.name
+        yield (person, session, file), word, places
 
 
 class Sessions:
@@ -210,9 +213,9 @@ class Sessions:
         values = rows.values if self._form.as_recorded else rows.values @ self._mixing
         labels = np.full(len(values), NO_LABEL, np.int16)
         sessions: dict[Key, list[Places]] = defaultdict(list)
-        for place, places in places_by(places_of(self._form, sheaf, rows)).items():
-            person, session, word = (name.strip() for name in place)
-            sessions[self._key(sheaf, person, session)].append(places)
+        for key, word, places in parts_of(self._form, sheaf, rows):
+            self._refuse_nameless(sheaf, key)
+            sessions[key].append(places)
             labels[places] = self._class(sheaf, word)
         for key, place_arrays in sessions.items():
             places = np.sort(np.concatenate(place_arrays))
@@ -248,8 +251,9 @@ class Sessions:
         kind = RecordedSeries if self._form.as_recorded else Series
         return kind(where, self._form, self._window_channels, self._spool)
 
-    def _key(self, sheaf: Sheaf, person: str, session: str) -> Key:
-        """Return by what readings find their series. Raises DataError for one without a name."""
+    def _refuse_nameless(self, sheaf: Sheaf, key: Key) -> None:
+        """Raises DataError for readings without a name, and for too many sessions."""
+        person, session, _ = key
         if not person or person in self._form.missing:
             raise DataError(
                 f"{self._path}: {sheaf.name}: expected a person's name, got {person!r:.40};"
@@ -262,18 +266,16 @@ class Sessions:
             )
         if len(self._series) > MOST_SESSIONS:
             raise DataError(f"{self._path}: more than {MOST_SESSIONS} sessions; correct `session`")
-        return person, session, "" if self._form.session.column else sheaf.name
 
     def _class(self, sheaf: Sheaf, word: str) -> int:
         """Return the number of a class. Raises DataError for a word that the format lacks."""
-        classes = self._form.label.words
-        if classes and word not in classes and word not in self._form.missing:
+        name = self._form.class_of(word)
+        if name is None:
             raise DataError(
-                f"{self._path}: {sheaf.name}: expected a label of {', '.join(classes)}, got"
-                f" {word!r:.60}; add it to label.words"
+                f"{self._path}: {sheaf.name}: expected a label of"
+                f" {', '.join(self._form.label.words)}, got {word!r:.60}; add it to label.words"
             )
-        name = classes.get(word, word)
-        if not name or word in self._form.missing:
+        if not name:
             return NO_LABEL
         number = self._classes.setdefault(name, len(self._classes))
         if number >= MOST_LABELS:

@@ -8,7 +8,6 @@ this room.
 """
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from core.data.described.known_formats import BESIDE, described, open_questions
 from core.data.described.members import Member, members_of
 from core.data.described.session_rows import fits
 from core.data.prepare import prepare
+from core.data.publish import add_settings
 from core.data.show import Facts, portrait_of, recording_sections, window_sections
 from core.data.show.draft import Draft, draft_of
 from core.data.show.recording import look_at_recordings, named_lines
@@ -132,15 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "source", nargs="?", help="a path or `synthetic`; the search order without it"
     )
-    parser.add_argument("--window-steps", type=int, default=128)
-    parser.add_argument("--window-stride", type=int, default=64)
-    parser.add_argument("--seed", type=int, default=0, help="matters to synthetic recordings only")
-    parser.add_argument(
-        "--options",
-        type=json.loads,
-        default={},
-        help="a JSON object: other keys of jobs.train.data",
-    )
+    add_settings(parser)
     parser.add_argument(
         "--each",
         type=int,

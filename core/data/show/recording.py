@@ -20,11 +20,11 @@ from core.data.arrays import Numbers, Places
 from core.data.described.description import RecordingFormat
 from core.data.described.intervals import Intervals
 from core.data.described.members import Member, PathPattern, Sheaf, members_of, sheaves
-from core.data.described.session_rows import places_by, rows_of
-from core.data.described.sessions import Judge, places_of
+from core.data.described.session_rows import rows_of
+from core.data.described.sessions import Judge, parts_of
 from core.data.described.text_bytes import Damage
 from core.data.described.text_rows import Rows
-from core.data.intake import SPARSE
+from core.data.intake import SPARSE, rate_of
 from core.data.show import ChannelFigures, Facts, session_name
 from core.ground.errors import DataError
 from core.ground.plausible import times_problem
@@ -163,14 +163,11 @@ class _Tally:
         values = rows.values @ self._mixing
         self.readings += len(values)
         self._figures.add(values)
-        for spelled, places in places_by(places_of(self._form, sheaf, rows)).items():
-            person, session, word = (name.strip() for name in spelled)
-            file = "" if self._form.session.column else sheaf.name
-            place = person, session, file
+        for place, word, places in parts_of(self._form, sheaf, rows):
             session_readings = self._sessions.setdefault(place, _Session())
             times = rows.times[places]
             session_readings.times.append(times)
-            self._judge.add(" ".join(filter(None, (person, session))), values[places])
+            self._judge.add(" ".join(filter(None, place[:2])), values[places])
             if not self._is_labelled:
                 self._keep("", place, times, values[places])
                 continue
@@ -230,15 +227,14 @@ class _Tally:
         label_words = [word] * len(times)
         if self._intervals is not None:
             label_words = self._intervals.words(sheaf, place[0], place[1], times)
-        classes_by_word = self._form.label.words
         word_array = np.array(label_words)
         for label_word in dict.fromkeys(label_words):
             places = np.flatnonzero(word_array == label_word)
-            is_missing = label_word in self._form.missing
-            if classes_by_word and label_word not in classes_by_word and not is_missing:
+            label = self._form.class_of(label_word)
+            if label is None:
                 self._unknown[label_word] += len(places)
-            label = classes_by_word.get(label_word, label_word)
-            if label and not is_missing:
+                label = label_word
+            if label:
                 yield label, places
 
     def _keep(self, label: str, place: Place, times: Numbers, values: Numbers) -> None:
@@ -260,8 +256,7 @@ class _Tally:
         """
         times = np.concatenate(session_readings.times)
         steps = np.diff(times)
-        rising = steps[steps > 0]
-        hertz = 1.0 / float(np.median(rising)) if len(rising) else 0.0
+        hertz = rate_of(times) or 0.0
         gap = self._form.longest_gap(self._form.time.hertz or hertz or 1.0)
         counts, edges = np.histogram(times, min(RATE_PARTS, max(1, len(times) // 8)))
         width = float(edges[1] - edges[0])

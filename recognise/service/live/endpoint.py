@@ -14,10 +14,10 @@ from core.control.door import RateLimitedLog
 from core.data.filters import inputs_of
 from core.exported.description import labels_of
 from core.ground.errors import UsageError
+from recognise.service.guard import RESTART, close_code, first_message, refuse, send, text_of
 from recognise.service.limits import RequestError, SessionPlaces, address_of, bad, given_way
 from recognise.service.live import messages
 from recognise.service.live.session import MOVED, LiveSession, Rate
-from recognise.service.live.sockets import RESTART, close_code, first_message, refuse, send, text_of
 from recognise.service.serving import Serving
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ readings have those of the acceleration, and the others are taken linearly betwe
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -185,10 +185,15 @@ class PhoneRecording:
         Raises RequestError; the recording then begins again.
         """
         arrived = self.heard
-        count, batches, events = self._readings(post)
-        self._rate.take(count, arrived)
-        self._events += events
-        for batch in batches:
+        self.source = self.source or post.source
+        sensors = sensor_logger.by_sensor(post, self.source, self._of_watch)
+        readings, faults = self.merging.add(sensors)
+        self._posts += 1
+        self._rate.take(len(readings), arrived)
+        self._events += [*map(as_json, faults), *self._missing()]
+        for at in range(0, len(readings), MOST_READINGS):
+            rows = readings[at : at + MOST_READINGS]
+            batch = Readings.model_construct(times=rows[:, 0].tolist(), values=rows[:, 1:].tolist())
             await self.session.take(batch, arrived)
         answered = asyncio.ensure_future(self.session.answered())
         try:
@@ -211,24 +216,6 @@ class PhoneRecording:
     async def _hear(self) -> None:
         while True:
             self._events += await self.session.events()
-
-    def _readings(
-        self, post: sensor_logger.Post
-    ) -> tuple[int, Iterator[Readings], list[dict[str, Any]]]:
-        """Return how many readings this post completes, these in batches, and their own events."""
-        self.source = self.source or post.source
-        sensors = sensor_logger.by_sensor(post, self.source, self._of_watch)
-        readings, faults = self.merging.add(sensors)
-        self._posts += 1
-
-        def batches() -> Iterator[Readings]:
-            for at in range(0, len(readings), MOST_READINGS):
-                rows = readings[at : at + MOST_READINGS]
-                yield Readings.model_construct(
-                    times=rows[:, 0].tolist(), values=rows[:, 1:].tolist()
-                )
-
-        return len(readings), batches(), [*(as_json(fault) for fault in faults), *self._missing()]
 
     def _missing(self) -> list[dict[str, Any]]:
         """Return the sensors that have sent nothing, as an event.
@@ -258,7 +245,7 @@ class RecordingRegistry:
         self._limits = limits
         self._open: dict[str, PhoneRecording] = {}
         self._places = SessionPlaces(limits.streams.sessions)
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._silences: dict[str, asyncio.Task[None]] = {}
 
     def close(self) -> None:
         """Leave all of them."""
@@ -294,27 +281,22 @@ class RecordingRegistry:
         except RequestError:
             self._places.leave(name)
             raise
-        self._look_after(name, self._limits.streams.idle_seconds)
+        self._silences[name] = asyncio.ensure_future(self._end_when_silent(name, recording))
         return recording
 
-    def _look_after(self, name: str, seconds: float) -> None:
-        self._timers[name] = asyncio.get_running_loop().call_later(seconds, self._look, name)
-
-    def _look(self, name: str) -> None:
-        recording = self._open[name]
+    async def _end_when_silent(self, name: str, recording: PhoneRecording) -> None:
+        """End a recording after a silence, but not while its last post is computed."""
         idle = self._limits.streams.idle_seconds
-        remaining_seconds = recording.heard + idle - perf_counter()
-        if remaining_seconds <= 0 and not recording.lock.locked():
-            self._end(name)
-        else:
-            self._look_after(name, max(remaining_seconds, 1.0))
+        while (remaining := recording.heard + idle - perf_counter()) > 0 or recording.lock.locked():
+            await asyncio.sleep(max(remaining, 1.0))
+        self._end(name)
 
     def _end(self, name: str) -> None:
         recording = self._open.pop(name, None)
         if recording is None:  # another message of it was refused before
             return
         self._places.leave(name)
-        self._timers.pop(name).cancel()
+        self._silences.pop(name).cancel()
         recording.close()
 
 

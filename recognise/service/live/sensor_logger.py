@@ -21,9 +21,9 @@ from core.data.signals import ACCELERATION, MAGNETIC, ROTATION, Signals
 from core.exported.description import Description
 from core.ground.errors import UsageError, reason_of
 from core.ground.plausible import STANDARD_GRAVITY
+from recognise.plausibility import signals_of
 from recognise.service.limits import StreamLimits, bad
 from recognise.service.live.messages import settings_within
-from recognise.signals import signals_of
 from recognise.stream import Settings
 
 ACCELEROMETER = "accelerometer"

@@ -32,7 +32,7 @@ from core.exported.runtimes import PACKAGES, Model, import_runtime, open_content
 from core.ground.accounts import MODELS_ACCOUNT, become, die_with_parent, why_root
 from core.ground.errors import UsageError, reason_of
 from core.ground.files import parsed_json
-from recognise.service.worker.frames import (
+from recognise.service.worker import (
     CODE,
     LOGITS,
     LONGEST_REQUEST,

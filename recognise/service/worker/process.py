@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from core.exported.description import NAME, Description, open_plain_file
 from core.ground.errors import ClusterError, UsageError, reason_of
 from recognise.service.limits import Limits, RequestError
-from recognise.service.worker.frames import (
+from recognise.service.worker import (
     CODE,
     LOGITS,
     LONGEST_TEXT,

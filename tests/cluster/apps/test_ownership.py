@@ -11,7 +11,7 @@ from tempfile import mkdtemp
 import pytest
 
 from cluster.apps import files as app_files
-from cluster.apps.app import COPY_PREFIX, load_copy, private_copy, remove_copies
+from cluster.apps.app import load_copy, remove_copies
 from cluster.apps.copy import FETCHED, app_to_train, keep, named_app, own_app, why_foreign
 from cluster.apps.files import AppFiles, files_of_app
 from cluster.jobs.run_folder import newest_model, newest_unfinished
@@ -232,22 +232,6 @@ def test_a_mistake_in_a_copy_is_told_where_it_lies_in_the_run(run: Path) -> None
         UsageError, match=rf"^{app / 'app.py'}:2: data\(\) failed: ValueError: short"
     ):
         load_copy(app, "mine").call("data", app)
-
-
-def test_what_a_killed_process_left_goes_with_the_next_copy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "tmp"
-    monkeypatch.setattr("tempfile.tempdir", str(folder))
-    left, young = (folder / f"{COPY_PREFIX}{name}" for name in ("left", "young"))
-    for path in (left, young):
-        path.mkdir(parents=True)
-    os.utime(left, (1, 1))
-    app = write_tree(tmp_path, {"app.py": ""}) / "app.py"
-    made = private_copy(files_of_app(app))
-    assert sorted(folder.iterdir()) == sorted([made, young])
-    remove_copies()
-    assert not made.exists()
 
 
 @pytest.mark.parametrize("newest", [newest_model, newest_unfinished])

@@ -82,12 +82,6 @@ class Done:
     def log(self) -> str:
         return (self.run / "coordinator.log").read_text()
 
-    @property
-    def line(self) -> str:
-        """The one line that it says of an error."""
-        (line,) = [each for each in self.errors.splitlines() if not each.startswith("live page: ")]
-        return line
-
 
 @dataclass
 class Running:

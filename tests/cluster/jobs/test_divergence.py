@@ -6,7 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cluster.jobs.updates import LossCourse
+from cluster.jobs.fit import DivergedError, Fit, LossCourse, Plan, Update
+from cluster.jobs.modes import Step
+from core.inventory import TrainJob
+from tests.cluster.jobs.kit import trainer_of
 from tests.tables import table
 
 GUESSING = 2.3
@@ -52,3 +55,18 @@ def test_the_words_name_both_ends() -> None:
         LossCourse(GUESSING).diverged([2.3, *[400.0] * 9])
         == "the loss rose from 2.3 to 400 and stays there; that of guessing is 2.3"
     )
+
+
+@pytest.mark.parametrize(
+    ("loss", "norm", "behind", "words"), table("cluster/jobs/losses", "not finite")
+)
+def test_what_is_not_finite_is_named_with_the_update_that_it_is_of(
+    loss: float, norm: float, behind: int, words: str
+) -> None:
+    job = TrainJob(batch_size=1)
+    update = Update(3, (3,), np.zeros((1, 1), np.int32))
+    step = Step({3: loss}, 0.0, norm, behind)
+    with pytest.raises(DivergedError, match=rf"^{words} at learning rate"):
+        trainer_of(None, None, job)._account(
+            Plan(job, np.arange(9)), update, step, Fit(vector=np.zeros(1, np.float32))
+        )

@@ -14,7 +14,7 @@ from core.consistency import Grant
 from core.engine.workers import Item, Outcome
 from core.inventory import TrainJob
 from core.models.network import Network
-from tests.cluster.jobs.kit import trainer_of
+from tests.cluster.jobs.kit import PlayedKeeper, trainer_of
 from tests.cluster.jobs.steps_here import EVERY_ROW, built_in, job_of, placed, recordings, update_of
 from worker_node.recordings import Standardization
 
@@ -110,11 +110,15 @@ def test_what_an_interrupt_leaves_is_what_is_read(
     here, _ = placed(network, job, data)
     cancel = Cancel()
     runner = Interrupted(cancel, pushes_before=pushes_before)
-    trainer = trainer_of(runner, here, job, objective=network.objective, cancel=cancel)
+    keeper = PlayedKeeper([100.0])
+    trainer = trainer_of(
+        runner, here, job, keeper=keeper, objective=network.objective, cancel=cancel
+    )
     plan = Plan(job, EVERY_ROW)
     fit = Fit(vector=here.shards.read())
     trainer.fit("train", fit, plan, Standardization.of_rows(data, EVERY_ROW), None, lambda: None)
     assert trainer.consistent is not pushes_before
+    assert bool(keeper.gaps) is trainer.consistent, "a checkpoint was due"
     assert fit.cursor.done == (0 if pushes_before else 2)
     stored = fit.vector.copy()
     answer(runner.open)

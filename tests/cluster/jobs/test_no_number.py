@@ -15,8 +15,7 @@ from cluster.jobs.cancel import Cancel
 from cluster.jobs.check_app import _Steps
 from cluster.jobs.cv_record import score_of_fold
 from cluster.jobs.evaluation import EvaluationResult
-from cluster.jobs.fit import Fit, Plan, is_better
-from cluster.jobs.updates import DivergedError, LossCourse
+from cluster.jobs.fit import DivergedError, Fit, LossCourse, Plan, is_better
 from core.data.split import Fold
 from core.engine.workers import Outcome
 from core.ground.errors import UsageError

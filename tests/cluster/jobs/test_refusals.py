@@ -1,7 +1,11 @@
 """What a job refuses before anything is started: one line, exit status 2, no run."""
 
 import socket
+from contextlib import ExitStack, nullcontext
+from http import HTTPStatus
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,16 +17,19 @@ from cluster.apps.copy import keep
 from cluster.apps.files import files_of_app, remember_digest
 from cluster.apps.networks import network_of
 from cluster.jobs import session
-from cluster.jobs.cancel import Cancel
+from cluster.jobs.cancel import Cancel, JobCancelled
 from cluster.jobs.cv import CrossValidationRun
 from cluster.jobs.evaluate import EvaluateRun
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.progress import Display
+from cluster.jobs.session import DRAIN_ANSWERS
 from cluster.jobs.train import TrainRun
 from cluster.jobs.train_result import StoredModel, store
 from core.data.signals import Signals
-from core.engine.changes import ParameterServerLost
+from core.engine import changes
+from core.engine.changes import Drain, ParameterServerLost
 from core.engine.chaos import ChaosPlan
+from core.engine.guardian import Loss
 from core.ground.errors import ClusterError, ExitCode
 from core.models.network import build
 from core.models.thesis import ThesisModel
@@ -232,3 +239,24 @@ def test_a_taken_port_of_the_coordinator_is_one_line(here: Path) -> None:
     assert caught.value.exit_code == ExitCode.PORT_TAKEN
     assert str(port) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("raised", "lost"), [(ValueError, True), (JobCancelled, False), (None, False)]
+)
+def test_what_fails_of_a_server_that_was_cut_off_says_so(
+    monkeypatch: pytest.MonkeyPatch, raised: type[Exception] | None, lost: bool
+) -> None:
+    monkeypatch.setattr(changes, "losses", lambda: [Loss("ps:0", "127.0.0.1:1", 10)])
+    ended = session.Session.__new__(session.Session)
+    ended._stack = ExitStack()
+    with pytest.raises(ParameterServerLost) if lost else nullcontext():
+        ended.__exit__(raised, None, None)
+
+
+@pytest.mark.parametrize(("name", "status"), table("cluster/jobs/rows", "drains"))
+def test_a_drain_is_of_a_worker_once_there_are_some(name: str, status: int) -> None:
+    last: Any = SimpleNamespace(drain=lambda task, seconds: Drain.LAST)
+    assert session.drain(None, name, 1.0)[0] == status
+    expected = DRAIN_ANSWERS[Drain.UNKNOWN if status == HTTPStatus.NOT_FOUND else Drain.LAST]
+    assert session.drain(last, name, 1.0) == expected

@@ -51,20 +51,6 @@ def ended_well(done: Done) -> None:
     assert done.result["final"]["accuracy"] is not None
 
 
-def test_a_truncated_checkpoint_is_refused_by_name_and_the_one_before_it_is_used(
-    two_servers: Cluster, run: Path
-) -> None:
-    before = checkpoints(run)[-2]
-    lost = known(run) - before
-    arrays = max(run.glob("checkpoints/update-*.safetensors"))
-    arrays.write_bytes(arrays.read_bytes()[:-100])
-    done = two_servers.train(*RUN, resumed=run)
-    ended_well(done)
-    assert arrays.name in done.errors
-    assert arrays.name in done.log
-    assert done.result["updates"]["rolled_back"] == lost > 0
-
-
 def test_without_any_checkpoint_it_begins_anew_and_says_how_much_is_lost(
     two_servers: Cluster, run: Path
 ) -> None:

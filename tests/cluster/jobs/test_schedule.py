@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.jobs.updates import learning_rate
+from cluster.jobs.fit import learning_rate
 from core.inventory import Constant, OneCycle
 
 PEAK = 0.002

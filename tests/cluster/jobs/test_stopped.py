@@ -40,13 +40,3 @@ def test_a_training_resumes_without_an_update_lost_or_doubled(
     if mode in ("sync", "allreduce"):
         assert done.result["parameters_sha256"] == golden(RECIPE)
         assert done.updates == done.result["updates"]["scheduled"]
-
-
-@pytest.mark.parametrize("job", ["train", "pi"])
-def test_a_job_that_meets_a_stopped_server_at_its_start_is_to_be_started_again(
-    two_servers: Cluster, job: str
-) -> None:
-    two_servers.processes["ps:1"].send_signal(signal.SIGSTOP)
-    done = two_servers.job(job, *two_servers.settings(*WORDS), code=ExitCode.SERVER_LOST)
-    assert "parameter server ps:1 at" in done.errors
-    assert "takes connections and answers none within 10 s" in done.errors

@@ -10,9 +10,8 @@ import pytest
 
 from cluster.jobs import training
 from cluster.jobs.fit import Fit, Plan
-from cluster.jobs.modes import ItemResult, Memories, Step
+from cluster.jobs.modes import ItemResult, Memories, Step, parts_of
 from cluster.jobs.run_logs import LET_GO, ChaosLog, Hold
-from cluster.jobs.updates import parts_of
 from core.consistency import Speeds
 from core.consistency.asynchronous import Asynchronous
 from core.engine.chaos import ChaosPlan
@@ -155,3 +154,16 @@ def test_parts_that_cannot_be_true_are_left_out(seconds: Any, believed: bool) ->
         assert list(found) == ["pull", "compute", "push", "wait"]
         assert min(found.values()) >= 0.0
         assert sum(found.values()) == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_memory_is_lost_once_its_worker_had_one_in_this_fit() -> None:
+    memories = Memories()
+    for task, fit, forgot in (
+        (0, 0, True),
+        (1, 0, True),
+        (0, 0, False),
+        (0, 0, True),
+        (1, 9, True),
+    ):
+        memories.record_reply(task, fit, forgot=forgot)
+    assert (memories.lost, memories.holders) == (1, 1)

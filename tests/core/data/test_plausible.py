@@ -8,7 +8,7 @@ import pytest
 from core.data.filters import CHANNELS, NINE_UNITS
 from core.data.signals import SIZE_PROBLEMS
 from tests.core.data.desk import Desk
-from tests.core.data.makers import Files, hapt_files, table, uci_har_files, windows_table
+from tests.core.data.makers import Files, hapt_files, table
 from tests.tables import table as rows
 
 
@@ -39,22 +39,11 @@ def hapt(acceleration: float, rotation: float) -> Files:
     return files
 
 
-def uci_har(acceleration: float, rotation: float) -> Files:
-    files = uci_har_files()
-    for channel in CHANNELS:
-        name = f"train/Inertial Signals/{channel}_train.txt"
-        values = np.loadtxt(files[name].decode().splitlines())
-        values[4:] *= rotation if "gyro" in channel else acceleration
-        files[name] = windows_table(values)
-    return files
-
-
 @pytest.mark.parametrize(("factors", "said"), rows("core/data/tables", "other units"))
 @pytest.mark.parametrize(
     ("way", "name", "whose"),
     [
         (hapt, "set", "02 02: "),
-        (uci_har, "set", "subject 2: "),
         (npz, "my.npz", "subject 2: "),
     ],
 )

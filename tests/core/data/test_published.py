@@ -54,14 +54,6 @@ def test_it_is_opened_where_it_lies_and_nothing_is_written(desk: Desk, published
     assert not desk.cache.exists()
 
 
-@pytest.mark.parametrize(("name", "value"), [("window_steps", 64), ("window_stride", 32)])
-def test_other_settings_than_the_jobs_are_an_error_in_one_line(
-    desk: Desk, published: Path, name: str, value: int
-) -> None:
-    said = f"prepared with {name} ... expected {value} as in the job"
-    desk.refuses(said, published, **{name: value})
-
-
 def test_the_seed_matters_to_synthetic_recordings_only(desk: Desk, published: Path) -> None:
     desk.read(published, seed=7)
     synthetic = Path(publishable("synthetic", 128, 64, 3, desk.cache)["folder"])

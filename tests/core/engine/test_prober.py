@@ -56,17 +56,6 @@ def healthy() -> Iterator[Address]:
         thread.join()
 
 
-def test_those_that_answer_are_told_from_those_that_do_not(
-    silent: list[Address], healthy: Address
-) -> None:
-    everybody = {
-        "healthy": healthy,
-        "refuses": ("127.0.0.1", 1),
-        **{f"silent:{k}": at for k, at in enumerate(silent)},
-    }
-    assert answering(everybody, 1.0) == {"healthy"}
-
-
 def test_all_are_asked_at_the_same_time(listeners: list[socket.socket]) -> None:
     """None of them answers before each has been asked."""
 

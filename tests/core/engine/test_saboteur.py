@@ -82,32 +82,22 @@ def test_nobody_is_left_stopped_at_the_end(supervisor: Supervisor) -> None:
 
 @pytest.mark.parametrize("pid", [0, 17])
 @pytest.mark.parametrize(
-    ("fault", "task"), [(Fault.KILL_WORKER, "worker:1"), (Fault.KILL_PS, "ps:0")]
+    ("fault", "expected"),
+    [
+        ("kill-worker", {"verb": "kill", "task": "worker:1", "reason": "chaos"}),
+        ("kill-ps", {"verb": "kill", "task": "ps:0", "reason": "chaos"}),
+        ("cut-ps", {"verb": "cut", "task": "worker:1", "peer": "ps:0"}),
+    ],
 )
-def test_who_is_killed_is_counted_if_there_was_anybody_to_kill(
-    supervisor: Supervisor, fault: Fault, task: str, pid: int
+def test_what_the_supervisor_did_to_a_process_is_counted(
+    supervisor: Supervisor, fault: str, expected: dict[str, str], pid: int
 ) -> None:
     made, record = saboteur(f"{fault}:1", supervisor)
     supervisor.reply = {"ok": True, "pid": pid}
     with made:
-        made.dispatched(1, 1, EVERYBODY, unused)
-        request = supervisor.ask_next()
-    assert (request["verb"], request["task"]) == ("kill", task)
-    assert record.describe() == {"injected": {fault.value: 1} if pid else {}}
-
-
-def test_a_worker_is_cut_off_from_a_parameter_server_by_the_supervisor(
-    supervisor: Supervisor,
-) -> None:
-    made, record = saboteur("cut-ps:1", supervisor)
-    with made:
         assert made.dispatched(1, 1, EVERYBODY, unused) is None
-        assert supervisor.ask_next() == {
-            "verb": "cut",
-            "task": "worker:1",
-            "peer": "ps:0",
-        }
-    assert record.describe() == {"injected": {"cut-ps": 1}}
+        assert supervisor.ask_next() == expected
+    assert record.describe() == {"injected": {fault: 1} if pid else {}}
 
 
 def test_a_supervisor_that_is_gone_ends_nothing(tmp_path: Path) -> None:

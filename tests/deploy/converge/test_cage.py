@@ -2,14 +2,13 @@
 
 from core.cage import landlock
 from deploy.converge.hardware import CAGE
-from deploy.converge.subject import NodeAnswer
 from tests.deploy.converge.examined import findings
 from tests.deploy.converge.tables import rows
 from tests.ran import ran
 
 
 def read(answer: str) -> object:
-    return CAGE.read(NodeAnswer({"cage": answer}, 0.0, 0.0))["cage"]
+    return CAGE.facts["cage"](answer)
 
 
 def test_the_node_s_own_python_asks_the_kernel() -> None:

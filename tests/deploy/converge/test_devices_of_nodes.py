@@ -10,7 +10,6 @@ from deploy.converge import hardware
 from deploy.converge.code import ReleaseChoice
 from deploy.converge.hardware import DEVICES, NVIDIA, device_findings, devices_here, has_gpu
 from deploy.converge.machine_facts import Questions
-from deploy.converge.subject import NodeAnswer
 from deploy.converge.survey import fact_script
 from deploy.release.code_wheel import CodeWheel
 from deploy.release.requirements import Target, committed, environment_key, pins
@@ -53,14 +52,17 @@ def test_each_device_is_for_a_worker_and_each_worker_has_one(row: Any) -> None:
         assert row["line"] in line
 
 
+def readings(answer: dict[str, str]) -> dict[str, Any]:
+    return {name: DEVICES.facts[name](text) for name, text in answer.items()}
+
+
 def test_a_node_is_asked_and_its_answer_read() -> None:
     assert NVIDIA in fact_script(Questions())
-    answer = NodeAnswer({"gpus": "\nNVIDIA A2\nNVIDIA T4\n", "tpus": "/dev/accel0"}, 0.0, 0.0)
-    facts = untouched(more=DEVICES.read(answer))
+    facts = untouched(more=readings({"gpus": "\nNVIDIA A2\nNVIDIA T4\n", "tpus": "/dev/accel0"}))
     assert facts.more == {"gpus": ("NVIDIA A2", "NVIDIA T4"), "tpus": ("/dev/accel0",)}
     assert not has_gpu(facts), "a Pi: no wheel with CUDA"
     assert has_gpu(replace(facts, machine="x86_64"))
-    assert DEVICES.read(NodeAnswer({}, 0.0, 0.0)) == {"gpus": (), "tpus": ()}
+    assert readings({"gpus": "", "tpus": ""}) == {"gpus": (), "tpus": ()}
 
 
 def test_nodes_with_a_gpu_get_tensorflow_with_cuda_and_all_others_the_small_one() -> None:

@@ -14,7 +14,7 @@ from core.control.own_state import state_of_services
 from core.inventory.templates import local_inventory
 from deploy.common.project import environment_for_any_folder
 from deploy.monitor.files import dashboards
-from recognise.service.drift import LEAST_WINDOWS
+from recognise.service.metrics import LEAST_WINDOWS
 from tests.deploy.monitor.expressions import ALERTS, RECORDINGS, SERVICE, expressions_of, filled_in
 from tests.deploy.monitor.watched import Prometheus, monitored
 from tests.hang import HANG_SECONDS

@@ -38,6 +38,10 @@ READERS = "deployment: {allow: [10.9.0.0/16, 10.0.0.7]}\n"
 SERVING = MINIMAL.replace("roles: [worker]", "roles: [worker, service]")
 ALLOWED = "service: {allow: [10.9.0.0/16, 10.0.0.7]}\n"
 PLAIN = MINIMAL.replace("roles: [ps", "roles: [storage, ps") + "storage: {server: a}\n"
+APART = PLAIN.replace("roles: [storage, ps, coordinator]", "roles: [storage, ps]").replace(
+    "roles: [worker]}", "roles: [coordinator]}\n  - {name: c, address: 10.0.0.3, roles: [worker]}"
+)
+"""The coordinator, which writes runs and the data of apps, is a client of the server."""
 ENCRYPTED = (
     f"{PLAIN}transport: wireguard\nwireguard: {{subnet: 10.9.0.0/16, port: 5000, mtu: 1280}}\n"
 )
@@ -145,6 +149,7 @@ def texts() -> dict[str, str]:
         "plain": of_machines(read(PLAIN), memory=False),
         "full": of_machines(read(FULL), memory=True),
         "external": shared(read(MINIMAL + STORED)),
+        "apart": shared(read(APART)),
         "encrypted": of_encrypted(read(ENCRYPTED)),
         "without-limits": {
             units.MONITOR_UNIT: units.monitor_unit(monitored, memory_controller=False),

@@ -90,5 +90,5 @@ def test_a_node_that_restarts_gets_the_next_run(place: Place, ending: str) -> No
         assert "-task" in place.on(node.name, AGENTS)
         place.operator.fab("job", "cancel")
         sweep.end(ExitCode.CANCELLED)
-    eventually(lambda: not any(place.on(name, AGENTS) for name in NODES), "nothing starts at boot")
+    eventually(lambda: not any(place.on(name, AGENTS) for name in NODES), "nothing is enabled")
     eventually(place.operator.well, "the roles are back", BOOT_SECONDS)

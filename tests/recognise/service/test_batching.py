@@ -15,8 +15,7 @@ import pytest
 from recognise.service.limits import Limits, RequestError
 from recognise.service.loading import Computer
 from recognise.service.serving import Batcher
-from recognise.service.worker import process
-from recognise.service.worker.frames import Kind, send
+from recognise.service.worker import Kind, process, send
 from recognise.service.worker.process import Nursery
 from tests.recognise.service.exports import export, windows
 

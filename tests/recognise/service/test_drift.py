@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from core.exported.description import ChannelStatistics, Description
-from recognise.service.drift import (
+from recognise.service.metrics import (
     CLIPPED_AT,
     LEAST_WINDOWS,
     LONGEST_SECONDS,

@@ -52,7 +52,7 @@ def test_a_silent_recording_ends_and_one_whose_post_is_computed_does_not(
             while phones._open:
                 await asyncio.sleep(0.01)
             assert sessions() == 0
-            assert phones._timers == {}
+            assert phones._silences == {}
             assert begun("silent") is not silent  # the next post begins a new one
             phones.close()
             assert sessions() == 0

@@ -10,12 +10,11 @@ import pytest
 
 from core.exported import open_model
 from recognise.recogniser import settings_of
-from recognise.service.drift import Recent
 from recognise.service.limits import Limits
 from recognise.service.live.messages import Readings as Message
 from recognise.service.live.session import LiveSession
 from recognise.service.loading import Computer
-from recognise.service.metrics import ServiceMetrics
+from recognise.service.metrics import Recent, ServiceMetrics
 from recognise.service.serving import Batcher, Served, Serving, Windows
 from tests.recognise.exports import export
 from tests.recognise.readings import Readings, walk

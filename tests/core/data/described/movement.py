@@ -7,7 +7,6 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from operator import add, mul
 from pathlib import Path
 from typing import Any
@@ -55,8 +54,8 @@ class Form:
     encoding: str = "utf-8"
     quoted: bool = False
     comma: bool = False
-    of: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
-    """By column, what becomes of its value."""
+    of: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """By column, the formula of what becomes of its value, and what that needs."""
 
     def bytes_of(self, rows: Sequence[Row]) -> bytes:
         """The file."""
@@ -64,11 +63,13 @@ class Form:
         if self.header:
             lines.append(self._line(self.names))
         for row in rows:
-            cells = [self.of.get(name, str)(row.get(name, 7)) for name in self.names]
-            lines.append(self._line([self._decimal(str(cell)) for cell in cells]))
+            cells = [self._cell(name, row.get(name, 7)) for name in self.names]
+            lines.append(self._line(cells))
         return (self.newline.join(lines) + self.newline).encode(self.encoding)
 
-    def _decimal(self, cell: str) -> str:
+    def _cell(self, name: str, value: Any) -> str:
+        formula, *needs = self.of.get(name, ("as it is",))
+        cell = str(FORMULAS[formula](*needs, value))
         return cell.replace(".", ",") if self.comma else cell
 
     def _line(self, cells: Sequence[str]) -> str:
@@ -77,19 +78,21 @@ class Form:
         return self.separator.join(cells) + self.after
 
 
-FORMULAS: Mapping[str, Callable[[Any, Any], Any]] = {
+FORMULAS: Mapping[str, Callable[..., Any]] = {
+    "as it is": str,
+    "moment": lambda pattern, time: _moment(time).strftime(pattern),
+    "moment before midnight": lambda pattern, time: _moment(time + 12799).strftime(pattern),
+    "of the epoch times": lambda factor, time: round((1.78e9 + time) * factor),
+    "of two in": lambda hertz, time: round(2 * hertz * time) // 2 / hertz,
+    "in place of": lambda others, word: others[word],
     "times": mul,
     "plus": add,
     "rounded times": lambda factor, value: round(factor * value),
     "is": lambda other, value: other,
+    "next of": lambda others, value: next(others),
     "positive is": lambda other, value: other if value > 0 else value,
     "large is": lambda other, value: other if value > 1.8 else value,
 }
-
-
-def by_formulas(given: Mapping[str, tuple[str, Any]]) -> dict[str, Callable[[Any], Any]]:
-    """What becomes of the values of these columns."""
-    return {column: partial(FORMULAS[name], value) for column, (name, value) in given.items()}
 
 
 EVERYONE = [row for person in PEOPLE for row in rows_of(person)]
@@ -131,10 +134,13 @@ def windows_of(folder: Path, window_steps: int = 32, **options: Any) -> Dataset:
     )
 
 
-def iso(time: float, zone: str = "") -> str:
+def iso(time: float) -> str:
     """A moment of 2026."""
-    moment = datetime.fromtimestamp(1_780_000_000 + time, UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f") + zone
+    return _moment(time).strftime("%Y-%m-%dT%H:%M:%S.%f")
+
+
+def _moment(time: float) -> datetime:
+    return datetime.fromtimestamp(1_780_000_000 + time, UTC)
 
 
 def objects(rows: Sequence[Row]) -> bytes:

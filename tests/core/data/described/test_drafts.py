@@ -24,7 +24,6 @@ from tests.core.data.described.movement import (
     HERTZ,
     Form,
     Row,
-    by_formulas,
     objects,
     packed,
     put,
@@ -141,7 +140,7 @@ def test_what_is_found_and_what_is_asked(row: dict[str, Any], tmp_path: Path) ->
         }
         for one in rows_of("anna")
     ]
-    form = Form(names=row["names"], of=by_formulas(row.get("of", {})))
+    form = Form(names=row["names"], of=row.get("of", {}))
     found = draft(tmp_path / "own", {"r.csv": form.bytes_of(rows)})
     assert row.get("says", "") in found.text
     questions = [asked for _, asked in open_questions(found.text)]

@@ -21,7 +21,6 @@ from tests.core.data.described.movement import (
     EVERYONE,
     PEOPLE,
     Form,
-    by_formulas,
     iso,
     one_file,
     put,
@@ -152,7 +151,7 @@ def test_two_recordings_of_one_table_and_the_same_times(tmp_path: Path) -> None:
 def test_dates_without_a_zone_beside_seconds_of_the_epoch(zone: str | None, tmp_path: Path) -> None:
     shift = 7200 if zone else 0
     rows = everyones(f"{iso(shift)},rest", f"{iso(shift + 1.6)},walk")
-    clock = Form(of={"time": lambda time: 1.78e9 + time})
+    clock = Form(of={"time": ("plus", 1.78e9)})
     files = {f"{who}.csv": clock.bytes_of(rows_of(who)) for who in PEOPLE}
     files["labels.txt"] = f"who,from,what\n{rows}".encode()
     how = {"file": "labels.txt", "begin": "from", "label": "what", "person": "who", "unit": "iso"}
@@ -204,7 +203,7 @@ def test_some_of_the_people_for_the_test_are_missing(tmp_path: Path) -> None:
 def test_each_recording_is_judged_by_itself_whatever_the_split(
     of: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
-    forms = [Form(), Form(of=by_formulas(of)), Form(), Form()]
+    forms = [Form(), Form(of=of), Form(), Form()]
     files = {
         f"{who}/{number}.csv": form.bytes_of(rows_of(who))
         for who in PEOPLE

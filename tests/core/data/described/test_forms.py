@@ -3,8 +3,6 @@
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,6 @@ from tests.core.data.described.movement import (
     PEOPLE,
     STEPS,
     Form,
-    iso,
     objects,
     packed,
     put,
@@ -38,17 +35,15 @@ Made = tuple[Files, Mapping[str, Any]]
 
 ACC = DESCRIBED_SO["channels"][0]
 GYRO = DESCRIBED_SO["channels"][1]
-G = 9.80665
-DAY = "28.05.2026".format
 
 
 def text(form: Form, **description: Any) -> Made:
     return {"r.csv": form.bytes_of(EVERYONE)}, {"files": "r.csv", **description}
 
 
-def of_time(unit: str, write: Callable[[float], Any], **more: Any) -> Made:
-    time = {"column": "time", "unit": unit, "hertz": HERTZ, **more}
-    return text(Form(names=("date", *NAMES), of={"time": write, "date": DAY}), time=time)
+def of_time(write: Sequence[Any], **said: Any) -> Made:
+    form = Form(names=("date", *NAMES), of={"time": write, "date": ("is", "28.05.2026")})
+    return text(form, time={"column": "time", "hertz": HERTZ, **said})
 
 
 def in_lines(columns: Mapping[str, Sequence[str]], **said: Any) -> Made:
@@ -68,9 +63,9 @@ def in_lines(columns: Mapping[str, Sequence[str]], **said: Any) -> Made:
     return {"r.csv": form.bytes_of(rows)}, {"files": "r.csv", "channels": channels, "text": said}
 
 
-def of_axes(axes: str, factor: float, /, **channel: Any) -> Made:
-    form = Form(of={f"{axes}{axis}": lambda value: repr(value * factor) for axis in "xyz"})
-    channels = [{**each, **channel} if axes in each["columns"][0] else each for each in (ACC, GYRO)]
+def of_axes(axes: str, times: float, **said: Any) -> Made:
+    form = Form(of={f"{axes}{axis}": ("times", times) for axis in "xyz"})
+    channels = [{**each, **said} if axes in each["columns"][0] else each for each in (ACC, GYRO)]
     return text(form, channels=channels)
 
 
@@ -94,7 +89,7 @@ def sensors(late: float = 0.0) -> Made:
         for person in PEOPLE
         for sensor, names in parts.items()
     }
-    own = Form(names=parts["Gyro"], of={"time": partial(add, late)})
+    own = Form(names=parts["Gyro"], of={"time": ("plus", late)})
     files["bert/Gyro.csv"] = own.bytes_of(rows_of("bert"))
     channels = [{**ACC, "sensor": "Acc"}, {**GYRO, "sensor": "Gyro"}]
     files["anna/Magnetometer.csv"] = b"another sensor\n"
@@ -169,33 +164,16 @@ def intervals(unit: str, ends: bool) -> Made:
 
 
 PLAIN = Form()
+ROWS = table("core/data/described/forms")
 FORMS: dict[str, Made] = {
-    name: text(Form(**row.get("form", {})), **row.get("says", {}))
-    for name, row in table("core/data/described/forms").items()
-}
-FORMS |= {
-    "milliseconds": of_time("ms", lambda time: time * 1e3),
-    "microseconds": of_time("us", lambda time: round(time * 1e6)),
-    "nanoseconds of the epoch": of_time("ns", lambda time: round((1.78e9 + time) * 1e9)),
-    "seconds of the epoch": of_time("s", lambda time: 1.78e9 + time),
-    "ISO": of_time("iso", iso),
-    "ISO with a zone": of_time("iso", lambda time: iso(time, "+02:00")),
-    "dates": of_time("s", lambda t: f"28/05/2026 {iso(t)[11:]}", pattern="%d/%m/%Y %H:%M:%S.%f"),
-    "times of a day": of_time("s", lambda t: iso(t + 12799)[11:], pattern="%H:%M:%S.%f"),
-    "dates apart": of_time(
-        "s", lambda t: iso(t)[11:], column=["date", "time"], pattern="%d.%m.%Y %H:%M:%S.%f"
-    ),
-    "two readings of a time": of_time("s", lambda t: round(t * HERTZ) // 2 / 25, spread=True),
+    **{
+        name: text(Form(**row.get("form", {})), **row.get("says", {}))
+        for name, row in ROWS["texts"].items()
+    },
+    **{name: of_time(**row) for name, row in ROWS["times"].items()},
+    **{name: of_axes(**row) for name, row in ROWS["axes"].items()},
     "a line a sensor": in_lines({"ACC": "xyz", "GYR": "xyz"}, sensor="part"),
     "sensors in turn": in_lines({"a": AXES[:3], "g": AXES[3:]}, in_turn=True),
-    "m/s2": of_axes("a", G, unit="m/s2"),
-    "mg": of_axes("a", 1e3, unit="mg"),
-    "counts": of_axes("a", -64.0, factor=1 / 64, sign=-1),
-    "deg/s": of_axes("g", 180 / np.pi, unit="deg/s"),
-    "words for labels": text(
-        Form(of={"label": lambda word: LABELS.index(word) + 1}),
-        label={"column": "label", "words": {"1": "rest", "2": "walk", "3": None}},
-    ),
     "capitals": ({"R.CSV": PLAIN.bytes_of(EVERYONE)}, {"files": "r.csv"}),
     "gzip": ({"r.csv.gz": packed(PLAIN.bytes_of(EVERYONE))}, {"files": "r.csv"}),
     "a zip": ({"x.zip": zipped({"d/r.csv": PLAIN.bytes_of(EVERYONE)})}, {"files": "r.csv"}),

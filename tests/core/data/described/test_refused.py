@@ -1,9 +1,6 @@
 """What a description or a recording has wrong is said in one line, with the remedy."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import cycle
-from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +33,15 @@ ROWS: list[dict[str, Any]] = table("core/data/described/refused")
 
 def made(row: dict[str, Any], folder: Path) -> Path:
     """The recordings of one row."""
-    of: dict[str, Callable[[Any], Any]] = {}
-    for name, word in row.get("of", {}).items():
-        signs = cycle(("-", "") if name == row.get("alternating") else ("",))
-        of[name] = partial(_signed, signs, word)
+    of = {
+        name: ("next of", cycle((f"-{word}", word)))
+        if name == row.get("alternating")
+        else ("is", word)
+        for name, word in row.get("of", {}).items()
+    }
     if "factor" in row:
         column, factor = row["factor"]
-        of[column] = partial(mul, factor)
+        of[column] = ("times", factor)
     form = Form(
         names=row.get("names", NAMES),
         of=of,
@@ -58,10 +57,6 @@ def made(row: dict[str, Any], folder: Path) -> Path:
     said = {"files": "r.csv", **DESCRIBED_SO, **row.get("format", {})}
     kept = {name: value for name, value in said.items() if value is not None}
     return put(folder, {"r.csv": b"\n".join(lines) + b"\n"}, kept)
-
-
-def _signed(signs: Iterator[str], word: str, _: Any) -> str:
-    return f"{next(signs)}{word}"
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["says"]) for row in ROWS])
