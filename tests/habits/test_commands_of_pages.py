@@ -21,8 +21,8 @@ NAME = re.compile(
     r"|(?<![\w-])--[a-z][a-z-]+"  # a flag
     r"|(?<![.\w])[A-Z][a-z]+[A-Z]\w+"  # a class
 )
-FOLDERS = ("benchmarks", "cluster", "core", "deploy", "experiments", "examples", "inventories")
-FOLDERS += ("kernels", "ps_node", "recognise", "sweeps", "tests", "tools", "worker_node")
+FOLDERS = ["benchmarks", "cluster", "core", "deploy", "experiments", "examples", "inventories"]
+FOLDERS += ["kernels", "ps_node", "recognise", "sweeps", "tests", "tools", "worker_node"]
 SUFFIXES = (".py", ".json", ".j2", ".yml", ".yaml", ".h", ".sh", ".toml")
 COMMIT = re.compile(r"\bcommit\s+[0-9a-f]{8}\b")
 
