@@ -179,8 +179,8 @@ class InventoryFile(Section):
     allow_public: bool = Field(
         False,
         description=(
-            "permit addresses anyone on the Internet can reach; TensorFlow's port runs any graph it"
-            " is sent"
+            "permit addresses that the whole Internet can reach; TensorFlow's port runs any graph"
+            " that it gets"
         ),
     )
     ports: Ports = Ports()
