@@ -61,7 +61,7 @@ def _labels(entry: Metric) -> str:
 def _meaning(entry: Metric) -> str:
     meaning = entry.help
     if entry.subject == "worker":
-        meaning += ". Of each worker"
+        meaning += ", by worker"
     if entry.where:
         meaning += f". Only {entry.where}"
     if entry.labels:

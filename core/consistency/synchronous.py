@@ -29,7 +29,7 @@ class SyncSettings(Section):
         description="slots that make a step; null waits for all, which gives the same bits",
     )
     backup_workers: int = Field(
-        1, ge=0, le=1024, description="workers that may repeat what others take too long over"
+        1, ge=0, le=1024, description="workers that may repeat slow parts of others"
     )
 
 

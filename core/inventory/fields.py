@@ -51,8 +51,8 @@ class RecurrentChoice(Choice):
     instance_norm: Literal["none", "replace", "append"] = Field(
         "none",
         description=(
-            "what the layers read: `none` windows as they are, `replace` each channel less the"
-            " window's own mean and over its own deviation, `append` both beside each other"
+            "what the layers read: `none` windows as they are, `replace` each channel minus the"
+            " window's mean, divided by its deviation, `append` both beside each other"
         ),
     )
 

@@ -179,8 +179,8 @@ class InventoryFile(Section):
     allow_public: bool = Field(
         False,
         description=(
-            "permit addresses anyone on the Internet can reach; TensorFlow's port runs any graph it"
-            " is sent"
+            "permit addresses that the whole Internet can reach; TensorFlow's port runs any graph"
+            " that it gets"
         ),
     )
     ports: Ports = Ports()
@@ -213,6 +213,11 @@ class Inventory(InventoryFile):
     """Announced IPv4 address of each node: where SSH finds it, and the tunnel its other ends."""
     unproven: frozenset[str] = frozenset()
     """Nodes whose pinned key has never answered at their address: no other node lets them in."""
+
+    @property
+    def proves_addresses(self) -> bool:
+        """Whether nodes are machines, which have to prove that an address is theirs."""
+        return not self.one_host
 
     @property
     def admitted(self) -> Mapping[str, str]:

@@ -101,7 +101,7 @@ class Deployment(Section):
         None,
         ge=1,
         le=1024,
-        description="workers that must be left for roles to be started; null is half, rounded up",
+        description="least workers with which roles are started; null is half, rounded up",
     )
     firewall: bool = Field(
         True, description="an nftables table that lets only nodes reach the cluster's ports"
@@ -165,9 +165,7 @@ class Logs(Section):
     format: LogFormat = Field(
         "text", description="`text` for people; `json` is one JSON object a line, for programs"
     )
-    level: LogLevel = Field(
-        "info", description="the least that is logged: `info` leaves `debug` out"
-    )
+    level: LogLevel = Field("info", description="lowest level that is logged")
 
 
 class Monitor(Section):
@@ -182,15 +180,14 @@ class Monitor(Section):
     )
     retention_days: int = Field(7, ge=1, le=3650, description="how long figures are kept")
     retention_megabytes: int = Field(
-        1024, ge=64, le=1_000_000, description="the disk they may take; the oldest go first"
+        1024, ge=64, le=1_000_000, description="disk that they may take; the oldest go first"
     )
     memory_megabytes: int = Field(
         256,
         ge=64,
         le=65_536,
         description=(
-            "the memory it may take on the monitor's node, counted by `check` with that of the"
-            " roles"
+            "memory that it may take on the monitor's node, which `check` adds to that of the roles"
         ),
     )
 
@@ -225,7 +222,7 @@ class Service(Section):
     certificate: AbsolutePath | None = Field(
         None,
         description=(
-            "a certificate of one's own with those above it, a PEM file on each node; needs `key`"
+            "your own certificate with those above it, a PEM file on each node; needs `key`"
         ),
     )
     key: AbsolutePath | None = Field(
@@ -236,11 +233,11 @@ class Service(Section):
         2.0,
         ge=0,
         le=1000,
-        description="how long a request waits for others to be computed with; 0 is not at all",
+        description="how long a request waits for others of its batch; 0 is not at all",
     )
     memory_megabytes: int = Field(
         384,
         ge=192,
         le=65_536,
-        description="the memory it may take, counted by `check` with that of the roles",
+        description="memory that it may take, which `check` adds to that of the roles",
     )

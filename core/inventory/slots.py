@@ -227,8 +227,8 @@ class DeviceSettings(Section):
         None,
         description=(
             "which of a node's devices, as `nvidia-smi` numbers them: its first worker takes the"
-            " first, and so on; `mirrored` takes all, and on `cpu` makes so many logical ones; null"
-            " counts from 0"
+            " first, and so on; `mirrored` takes all, and on `cpu` makes as many logical devices;"
+            " null counts from 0"
         ),
     )
     memory_growth: bool = Field(
@@ -240,8 +240,7 @@ class DeviceSettings(Section):
     soft_placement: bool = Field(
         True,
         description=(
-            "what a device cannot compute goes to the processor; false ends the job with the"
-            " operation"
+            "the processor computes what a device cannot; false ends the job with the operation"
         ),
     )
 

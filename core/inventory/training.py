@@ -69,8 +69,8 @@ class _Keys(Section):
     recipe: RecipeName = Field(
         "shipped",
         description=(
-            "where values left out come from: the shipped recipe, the best one for people without"
-            " recordings, or that of a paper"
+            "gives the values left out: the shipped recipe, the best one for people without"
+            " recordings, or a paper's"
         ),
     )
     mode: ModeName = Field(
@@ -272,9 +272,7 @@ class TrainJob(_KeysAndModes):
 
     from_run: Text | None = Field(
         None,
-        description=(
-            "folder of a run whose parameters the training begins with; its classes may be fewer"
-        ),
+        description="folder of a run that gives the first parameters; it may have fewer classes",
     )
     tensorboard: bool = Field(
         False,

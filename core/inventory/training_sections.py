@@ -110,7 +110,7 @@ ClassWeights = Annotated[
 
 
 class EarlyStopping(Section):
-    """Ends a training whose validation has not got better for a number of epochs."""
+    """Ends a training when its validation has not improved for some epochs."""
 
     patience: int = Field(
         ge=1, le=100_000, description="epochs without a better one, after which the training ends"
@@ -250,7 +250,7 @@ class DataSettings(Section):
         8.0,
         gt=0.0,
         le=100_000.0,
-        description="what an iterator of data() of an app may bring before it is refused",
+        description="most that an iterator of an app's data() may bring",
     )
     filters: Literal["two-way", "causal"] = Field(
         "two-way",

@@ -24,7 +24,7 @@ class HybridModel(RecurrentChoice):
 
     name: Literal["hybrid"] = Field("hybrid", description="which network this is")
     body: Literal["conv-lstm", "residual"] = Field(
-        "conv-lstm", description="whose recurrent layers it has"
+        "conv-lstm", description="which network's recurrent layers it has"
     )
     filters: int = Field(
         64, ge=8, le=256, description="channels of each convolution, with `conv-lstm`"

@@ -15,17 +15,15 @@ from tests.habits.test_pages import BESIDE, PAGES
 pytestmark = pytest.mark.sources
 
 PROGRAM = re.compile(r"(?:python -m |`)((?:benchmarks|experiments|tools)(?:\.\w+)+)")
-SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
-FILE = re.compile(r"(?<![\w/.-])(?:[a-z][\w-]*/)+[\w-]+\.(?:py|yaml|j2|json|sh|toml|h)\b")
-FLAG_OR_CLASS = re.compile(r"(?<![\w-])--[a-z][a-z-]+|(?<![.\w])[A-Z][a-z]+[A-Z]\w+")
-ROOTS = ("", "core", "cluster", "deploy", "kernels", "experiments", "deploy/monitor")
-"""Folders to which a page's paths are relative."""
-SOURCES = [
-    path
-    for folder in ("benchmarks", "cluster", "core", "deploy", "kernels", "recognise", "tests")
-    for path in (PROJECT / folder).rglob("*.*")
-    if path.suffix in (".py", ".json", ".j2", ".yml") and "habits" not in path.parts
-]
+SPAN = re.compile(r"(?<!`)`((?:--|fab |python -m )[^`]+|[^` ]+)`(?!`)")
+NAME = re.compile(
+    r"(?<![\w/.-])(?:[a-z][\w-]*/)+[\w-]+\.(?:py|yaml|j2|json|sh|toml|h)\b"  # a file
+    r"|(?<![\w-])--[a-z][a-z-]+"  # a flag
+    r"|(?<![.\w])[A-Z][a-z]+[A-Z]\w+"  # a class
+)
+FOLDERS = ["benchmarks", "cluster", "core", "deploy", "experiments", "examples", "inventories"]
+FOLDERS += ["kernels", "ps_node", "recognise", "sweeps", "tests", "tools", "worker_node"]
+SUFFIXES = (".py", ".json", ".j2", ".yml", ".yaml", ".h", ".sh", ".toml")
 COMMIT = re.compile(r"\bcommit\s+[0-9a-f]{8}\b")
 
 
@@ -67,25 +65,24 @@ def test_a_program_that_a_page_names_exists_or_stands_behind_a_commit() -> None:
     assert not {page: programs for page, programs in absent.items() if programs}
 
 
-def absent_names(page: str, sources: str) -> Iterator[str]:
-    """The files, flags and classes in a page's spans of code that the project lacks."""
-    for span in SPAN.findall(re.sub(r"```.*?```", "", page, flags=re.DOTALL)):
-        if " " in span and not span.startswith(("--", "fab ", "python -m ")):
-            continue
-        for file in FILE.findall(span):
-            if not any((PROJECT / root / file).exists() for root in ROOTS):
-                yield file
-        for word in FLAG_OR_CLASS.findall(span):
-            if word not in sources and word[2:].replace("-", "_") not in sources:
-                yield word
+def absent_names(page: str, sources: str) -> list[str]:
+    """Return the files, flags and classes in a page's code that no source has."""
+    spans = SPAN.findall(re.sub(r"```.*?```", "", page, flags=re.DOTALL))
+    names = NAME.findall("\n".join(spans))
+    return [word for word in names if word.lstrip("-").replace("-", "_") not in sources]
 
 
 def test_a_page_names_files_flags_and_classes_that_exist() -> None:
-    sources = "".join(path.read_text("utf-8") for path in SOURCES)
+    sources = "".join(
+        f"{path}\n{path.read_text('utf-8')}"
+        for folder in FOLDERS
+        for path in (PROJECT / folder).rglob("*.*")
+        if path.suffix in SUFFIXES and path != Path(__file__)
+    ).replace("-", "_")
     pages = [path for path in [*PAGES, *BESIDE] if path.parent.name != "how-to-add"]
-    absent = {name(path): set(absent_names(path.read_text("utf-8"), sources)) for path in pages}
+    absent = {name(path): absent_names(path.read_text("utf-8"), sources) for path in pages}
     assert not {page: names for page, names in absent.items() if names}
     gone = (
         "`core/gone.py` `fab job --of-yesteryear` `GoneClass` `core/engine/runtime.py` `fab --list`"
     )
-    assert {*absent_names(gone, sources)} == {"core/gone.py", "--of-yesteryear", "GoneClass"}
+    assert absent_names(gone, sources) == ["core/gone.py", "--of-yesteryear", "GoneClass"]
