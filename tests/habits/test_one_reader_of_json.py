@@ -9,7 +9,6 @@ from core.ground.files import MOST_LEVELS, parsed_json
 from tests.habits.sources import modules
 
 OWN = {
-    "core/ground/children.py": "a request of the process that started it",
     "core/ground/files.py": "the reader",
     "deploy/rooted/files.py": "of the operator, read as root without our packages",
     "deploy/rooted/jobs.py": "of the operator, read as root without our packages",
