@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from benchmarks.asking import Asked
 from benchmarks.beds.tunnels import tunnels, why_not
 from benchmarks.beds.virtual_network import Machine, machines
 from benchmarks.links.__main__ import (
@@ -24,7 +25,6 @@ from benchmarks.links.__main__ import (
     roles,
 )
 from benchmarks.report import arguments, publish
-from core.ground.children import Asked
 from core.inventory import load
 
 TRANSPORTS = ("plain", "wireguard")

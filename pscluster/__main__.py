@@ -8,8 +8,8 @@ import sys  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
 
 from core.logs import say  # noqa: E402
+from deploy.commands.completing import answers_shell  # noqa: E402  takes a while
 from deploy.commands.tree import run  # noqa: E402
-from deploy.commands.ungrouped import answers_shell  # noqa: E402  takes a while
 from pscluster.version import own_version  # noqa: E402
 
 PROGRAM = "pscluster"

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.asking import Asked
 from benchmarks.report import arguments, publish
 from core.exported import Description, read_description
-from core.ground.children import Asked
 from core.ground.errors import UsageError
 from core.inventory.templates import local_inventory
 

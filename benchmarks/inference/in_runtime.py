@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import asking
 from benchmarks.report import memory_bytes
 from core.exported import Description, Model, open_model, read_description
-from core.ground import children
 
 PACKAGES = {"onnx": "onnxruntime", "litert": "ai-edge-litert"}
 COMPARED = 32
@@ -64,7 +64,7 @@ def main(folder: Path) -> None:
             times.append((time.perf_counter() - began) * 1000)
         return {"milliseconds": times}
 
-    children.serve(answer)
+    asking.serve(answer)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.asking import ChildFailedError
 from benchmarks.kernel.cells import GRID, HEADLINES, PLAIN, SMALLEST, Cell, floor_flop
 from benchmarks.kernel.contestant import (
     Contestant,
@@ -35,7 +36,6 @@ from benchmarks.kernel.contestant import (
     usual_torch,
 )
 from benchmarks.report import arguments, publish, tell
-from core.ground.children import ChildFailedError
 from core.inventory.slots import LIBRARY, TENSORFLOW, USUAL_SLOTS
 
 PRODUCT_FLOP = 2 * 2048**3

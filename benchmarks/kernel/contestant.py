@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from core.ground.children import ROOT, Asked
+from benchmarks.asking import ROOT, Asked
 
 TORCH = "torch==2.13.0"
 PLACE = ".cache/torch"

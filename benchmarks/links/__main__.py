@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.asking import Asked, ChildFailedError
 from benchmarks.beds.local_cluster import READY_SECONDS
 from benchmarks.beds.virtual_network import Machine, machines, on_this_machine, why_not
 from benchmarks.report import arguments, publish, tell
 from core.ground.accounts import account_for_roles
-from core.ground.children import Asked, ChildFailedError
 from core.ground.ports import free_ports
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from benchmarks.asking import serve
 from cluster.jobs.roles import RoleTraffic, traffic_of
-from core.ground.children import serve
 from core.inventory import Inventory
 
 

@@ -93,7 +93,7 @@ class AppFiles:
             return False
 
     def write(self, folder: Path) -> None:
-        """Write the files below the folder. Raises UsageError as `content` does, OSError."""
+        """Write the files below the folder. Raises UsageError as `streams` does, OSError."""
         for name, _, stream in self.streams(str(folder)):
             path = Path(name)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -248,10 +248,7 @@ class _CheckedStream:
         self._file = file
         self._sha256 = hashlib.sha256()
         self._missing_bytes = file.size_bytes
-        try:
-            self._stream = _open(file.path)
-        except OSError as problem:
-            raise _unreadable(file.path, problem) from None
+        self._stream = _open(file.path)
 
     def read(self, count: int = -1) -> bytes:
         """Return at most `count` of the next bytes; all without it."""
@@ -292,7 +289,10 @@ def _looked_over(path: Path, name: str, most_bytes: int) -> AppFile:
 
 
 def _open(path: Path) -> BinaryIO:
-    descriptor = os.open(path, _READ)  # a pipe or a device does not make it wait
+    try:
+        descriptor = os.open(path, _READ)  # a pipe or a device does not make it wait
+    except OSError as problem:
+        raise _unreadable(path, problem) from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise UsageError(f"{path}: {_SPECIAL}")

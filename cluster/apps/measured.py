@@ -1,11 +1,10 @@
 """What one step of an app turned out to be: written by its process, read by `fab app check`."""
 
 import json
-from dataclasses import asdict, dataclass, fields
-from typing import get_type_hints
+from dataclasses import asdict, dataclass
 
 from core.ground.errors import ClusterError
-from core.ground.files import parsed_json
+from core.ground.files import parsed_json, record_of
 
 
 @dataclass(frozen=True)
@@ -18,7 +17,7 @@ class MeasuredStep:
 
     app: str
     task: str
-    input_shape: list[int]
+    input_shape: tuple[int, ...]
     outputs: int
     examples: int
     """Examples for training, validation included."""
@@ -59,19 +58,8 @@ class MeasuredStep:
     def of_json(cls, text: str) -> "MeasuredStep":
         """Raises ClusterError for anything else than what `to_json` writes."""
         try:
-            document = parsed_json(text)
-            kinds = get_type_hints(cls)
-            values = {field.name: document[field.name] for field in fields(cls)}
-            for name, value in values.items():
-                kind = kinds[name]
-                if name == "input_shape":
-                    right = isinstance(value, list)
-                else:
-                    right = type(value) in (kind, int)
-                if not right:
-                    raise TypeError(f"{name} is {value!r:.40}")
-            return cls(**values)
-        except (ValueError, LookupError, TypeError) as problem:
+            return record_of(cls, parsed_json(text))
+        except ValueError as problem:
             raise ClusterError(
                 f"the app's process answered with something else than its figures ({problem}): does"
                 " the app print to standard output by file descriptor, or end the process?"

@@ -22,7 +22,7 @@ from core.cage import landlock
 from core.cage.__main__ import FAILED as NO_CAGE
 from core.cage.__main__ import words as words_in_cage
 from core.cage.calls import what_holds
-from core.cage.profiles import ROOT, profile
+from core.cage.profiles import ROOT, calls_of, profile
 from core.control.own_state import user_state
 from core.exported.description import NAME, Description
 from core.exported.description import read_description as described
@@ -70,7 +70,7 @@ class CagedExport:
     def export(self) -> Description:
         """Make it and put it in its place. Raises ClusterError; then nothing is left of it."""
         support = landlock.kernel_coverage()
-        caged = what_holds(support, profile(PROFILE).calls)
+        caged = what_holds(support, calls_of(PROFILE))
         line = caged.line
         if not support.abi:
             line = f"uncaged and reads whatever you may: {support.reason}"
@@ -128,7 +128,7 @@ class CagedExport:
             )
         return description
 
-    def _slots(self, partial: Path) -> Mapping[str, Sequence[str | Path]]:
+    def _slots(self, partial: Path) -> Mapping[str, Sequence[Path]]:
         prepared = prepared_by(self.app)
         with suppress(OSError):
             prepared.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -187,10 +187,9 @@ def prepared_by(app: KeptApp) -> Path:
 
 def slots_in_cage(
     app: KeptApp, read: Sequence[Path], write: Sequence[Path]
-) -> Mapping[str, Sequence[str | Path]]:
+) -> Mapping[str, Sequence[Path]]:
     """Return what code of a run reads besides our packages, and what it writes."""
-    keras = os.path.expanduser(os.environ.get("KERAS_HOME") or "~/.keras")
-    packages: list[str | Path] = [keras]
+    packages = [Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser()]
     if app.environment:
         packages.append(local_environments() / app.environment)
     return {"recordings": [*packages, *read], "made": write}
@@ -202,7 +201,7 @@ def environment_in_cage(beside: Path, app: KeptApp) -> dict[str, str]:
     temporary.mkdir(mode=0o700)
     packages = beside.with_name(f"{beside.name}.code")
     packages.mkdir()
-    for name in profile(PROFILE).packages:
+    for name in profile(PROFILE)["packages"]:
         # Python lists the folder that it searches, and that around them is not to be read.
         (packages / name).symlink_to(ROOT / name)
     return {

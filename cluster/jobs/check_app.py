@@ -133,7 +133,7 @@ def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
     return MeasuredStep(
         app.name,
         network.kind.task,
-        list(network.problem.input_shape),
+        network.problem.input_shape,
         network.problem.outputs,
         dataset.train_windows,
         network.layout.trained_size,

@@ -374,7 +374,7 @@ def opening_lines(
     if isinstance(network, AppNetwork):
         yield from network.notes()
     if changed_values := apart_from_recipe(job.recipe, job.model_dump(mode="json", by_alias=True)):
-        yield f"recipe {job.recipe} with other values: {', '.join(changed_values)}"
+        yield f"recipe {job.recipe}, but {', '.join(changed_values)}"
     yield (
         f"model: {described['name']}, {described['parameters']:,} parameters {where},"
         f" {job.mode}, batch {job.batch_size} in {cut.number}"

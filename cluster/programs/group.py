@@ -12,7 +12,7 @@ from typing import Any
 
 from cluster.programs.lead import RunningProcess
 from cluster.programs.process import Usage, read_rest
-from cluster.programs.program import Member
+from cluster.programs.program import ProgramMember
 from core.control.role_restart import request
 from core.inventory import Inventory
 from core.metrics.catalogue import Reading
@@ -33,7 +33,7 @@ class GroupMember:
     `on_output` gets its output, no bytes at the end; it ran for `seconds`.
     """
 
-    member: Member
+    member: ProgramMember
     running: RunningProcess
     on_output: Callable[[bytes], None]
     began: float = field(default_factory=time.monotonic)

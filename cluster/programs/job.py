@@ -35,7 +35,7 @@ from cluster.programs.output import BoundedLog, ShownOutput
 from cluster.programs.process import ProgramProcess, Usage, end_marked
 from cluster.programs.program import (
     TOKEN_VARIABLE,
-    Member,
+    ProgramMember,
     ProgramRequest,
     chief_config,
     chief_of,
@@ -240,7 +240,7 @@ class ProgramRun(Job):
         self.cancel.check()
         return processes
 
-    def _output(self, member: Member, folder: Path) -> "Output":
+    def _output(self, member: ProgramMember, folder: Path) -> "Output":
         if self._request.on == "chief":
             log_name, prefix = "output.log", ""
         else:
@@ -250,7 +250,7 @@ class ProgramRun(Job):
         return output
 
     def _local_member(
-        self, member: Member, folder: Path, files: Path, mark: str, variables: dict[str, str]
+        self, member: ProgramMember, folder: Path, files: Path, mark: str, variables: dict[str, str]
     ) -> GroupMember:
         program = Path(self._request.program)
         files.mkdir(parents=True, exist_ok=True)

@@ -51,7 +51,7 @@ _LOOKED_AT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Member:
+class ProgramMember:
     """One process of a program: `name` is `chief` or `worker:1`, others reach it at `host`."""
 
     name: str
@@ -72,10 +72,10 @@ class Member:
         return self.name.replace(":", "-")
 
 
-def chief_of(inventory: "Inventory") -> Member:
+def chief_of(inventory: "Inventory") -> ProgramMember:
     """Return the one process of a program that runs on the coordinator's node, at its port."""
     task = inventory.task("coordinator", 0)
-    return Member("chief", task.node, task.host, task.port)
+    return ProgramMember("chief", task.node, task.host, task.port)
 
 
 def chief_config(inventory: "Inventory") -> str:
@@ -89,16 +89,18 @@ def chief_config(inventory: "Inventory") -> str:
     return json.dumps({"cluster": cluster, "task": {"type": "chief", "index": 0}})
 
 
-def workers_of(inventory: "Inventory", ports: Sequence[int]) -> tuple[Member, ...]:
+def workers_of(inventory: "Inventory", ports: Sequence[int]) -> tuple[ProgramMember, ...]:
     """A process for each worker of the inventory, each at its own one of the `ports`."""
-    members: list[Member] = []
+    members: list[ProgramMember] = []
     for task, port in zip(inventory.of_role("worker"), ports, strict=True):
         beside = sum(member.node == task.node for member in members)
-        members.append(Member(task.name, task.node, task.host, port, task.index, beside))
+        members.append(ProgramMember(task.name, task.node, task.host, port, task.index, beside))
     return tuple(members)
 
 
-def worker_variables(members: Sequence[Member], worker: Member, master_port: int) -> dict[str, str]:
+def worker_variables(
+    members: Sequence[ProgramMember], worker: ProgramMember, master_port: int
+) -> dict[str, str]:
     """Return TF_CONFIG of one worker among its equals, and the variables of `torchrun`.
 
     `master_port` is of rank 0's node.

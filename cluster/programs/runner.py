@@ -34,6 +34,9 @@ from core.ground.waiting import pause
 
 CONNECT_SECONDS = 180.0
 """Time to look for the lead: another attempt of a program begins within a minute."""
+PROOF_SECONDS = 1800.0
+"""Time for what has the lead's port to prove that it is the lead: a busy one first takes the files
+of the others. Afterwards it is another program's."""
 _PAUSE_SECONDS = 0.5
 _USE_SECONDS = 2.0
 LONGEST_NAME = 100
@@ -60,25 +63,31 @@ class RunnerTask:
     cage: Cage | None = None
 
 
-def run(task: RunnerTask, connect_seconds: float = CONNECT_SECONDS) -> None:
+def run(
+    task: RunnerTask,
+    connect_seconds: float = CONNECT_SECONDS,
+    proof_seconds: float = PROOF_SECONDS,
+) -> None:
     """Serve the lead until it says that all is over.
 
-    Raises ClusterError where no lead has proven itself for `connect_seconds`: the one of another
-    program may have its port by now. Main thread only.
+    Raises ClusterError where nothing has listened for `connect_seconds`, and where nothing has
+    proven to be the lead for `proof_seconds`. Main thread only.
     """
     until = time.monotonic() + connect_seconds
+    proof_until = time.monotonic() + proof_seconds
     while True:
         problem = "no proof of this program's key"
         try:
             with socket.create_connection(task.lead, timeout=5.0) as connection:
                 served = _LeadConnection(task, connection)
-                if served.serve(until):
+                if served.serve(proof_until):
                     return
+                until = time.monotonic() + connect_seconds
                 if served.is_proven:
-                    until = time.monotonic() + connect_seconds
+                    proof_until = time.monotonic() + proof_seconds
         except OSError as error:
             problem = str(error)
-        if time.monotonic() > until:
+        if time.monotonic() > min(until, proof_until):
             raise ClusterError(
                 f"{task.lead[0]}:{task.lead[1]}: expected the lead of the program, got {problem}:"
                 " it has ended"

@@ -27,7 +27,6 @@ from cluster.sweeps.plan import (
     planned_runs,
 )
 from cluster.sweeps.progress import (
-    aligned,
     best_of,
     csv_of,
     in_words,
@@ -39,6 +38,7 @@ from cluster.sweeps.trials import Trials
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import atomic_write, read_json
 from core.status import events
+from core.web.sections import aligned_lines
 
 log = logging.getLogger(__name__)
 
@@ -235,7 +235,8 @@ class SweepRun(Job):
         self.record = final_record = replace(record, state=state)
         atomic_write(self._folder / TABLE, csv_of(final_record).encode())
         final_record.write(self._folder)
-        for line in aligned(text_table(final_record)):
+        heads, *rows = text_table(final_record)
+        for line in aligned_lines(heads, rows):
             self.display.say(line)
         search = self.sweep.search
         if search is not None and (best := best_of(final_record, search)) is not None:

@@ -305,12 +305,3 @@ def picture_of(
     )
     counts = {str(state): count for state, count in record.counts().items()}
     return SweepView(record.name, record.placement, counts, remaining, cells)
-
-
-def aligned(table: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table, its columns below one another."""
-    widths = [max(len(row[at]) for row in table) for at in range(len(table[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in table
-    ]

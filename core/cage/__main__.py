@@ -5,10 +5,11 @@ What Landlock of this kernel does not cover is not held: ask `landlock.kernel_co
 
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from core.cage import calls, landlock
-from core.cage.profiles import profile
+from core.cage.profiles import calls_of, rights_of
 
 FAILED = 126
 """Answer of a shell for a program that cannot be executed."""
@@ -17,7 +18,7 @@ FAILED = 126
 def words(name: str, command: Sequence[str], **slots: Iterable[object]) -> list[str]:
     """Return the command line of `command` in the cage of a profile, for the Python that runs this.
 
-    `slots` are those of the profile; one without an entry is empty.
+    Each of the `slots` has an entry.
     """
     fills = [f"{slot}={entry}" for slot, entries in slots.items() for entry in entries]
     return [sys.executable, "-m", "core.cage", name, *fills, "--", *command]
@@ -28,18 +29,17 @@ def main(arguments: Sequence[str]) -> None:
     end = arguments.index("--")
     name, *fills = arguments[:end]
     command = [*arguments[end + 1 :]]
-    chosen = profile(name)
-    slots: dict[str, list[str]] = {slot: [] for slot in chosen.slots}
+    slots = defaultdict(list)
     for fill in fills:
         slot, _, entry = fill.partition("=")
         slots[slot].append(entry)
     try:
-        coverage = landlock.enter(chosen.rights(**slots))
+        coverage = landlock.enter(rights_of(name, **slots))
         landlock.keep_capabilities(landlock.FILE_CAPABILITIES)
-        calls.forbid_by(coverage, chosen.calls)
+        calls.forbid_by(coverage, calls_of(name))
         os.execvp(command[0], command)
     except OSError as problem:
-        sys.stderr.write(f"core.cage: {command[0]}: {problem}\n")
+        os.write(2, f"core.cage: {command[0]}: {problem}\n".encode())
         sys.exit(FAILED)
 
 

@@ -137,7 +137,7 @@ UNKNOWN: Instruction = (RETURN, 0, 0, ERRNO | errno.ENOSYS)
 ALLOWED: Instruction = (RETURN, 0, 0, ALLOW)
 
 
-def forbid(call_rights: CallRights = CallRights(), *, signals_only_to: int = 0) -> None:  # noqa: B008
+def forbid(call_rights: CallRights, *, signals_only_to: int = 0) -> None:
     """Refuse all but these calls to this thread and all that it starts, for good.
 
     With `signals_only_to` it sends signals to that process alone, which is for kernels whose
@@ -250,7 +250,7 @@ def coverage_under(call_rights: CallRights, coverage: Coverage | None = None) ->
 
 def enter_whole_cage(
     rights: Rights,
-    call_rights: CallRights = CallRights(),  # noqa: B008  frozen
+    call_rights: CallRights,
     *,
     changes_account: bool = False,
 ) -> Caged:

@@ -8,7 +8,6 @@ import os
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,64 +19,12 @@ from core.cage.landlock import Rights, existing
 ROOT = Path(__file__).resolve().parents[2]
 """The folder around our packages: site-packages, or a checkout, which holds secrets and runs."""
 FILE = Path(__file__).with_name("profiles.toml")
-Words = Sequence[str]
+PATHS = ("read", "write", "devices")
+PORTS = ("bind", "connect")
+OTHERS = ("packages", "execute", "sockets", "free", "like")
+
 Fill = Sequence[str | Path | int] | None
 """Paths or ports of a slot; None is any port."""
-
-
-@dataclass(frozen=True)
-class Profile:
-    """What one kind of process may touch, in the words of the file."""
-
-    read: Words = ()
-    write: Words = ()
-    devices: Words = ()
-    bind: Words | None = None
-    connect: Words | None = None
-    packages: Words = ()
-    execute: bool = False
-    sockets: Words = ()
-    free: bool = False
-
-    @property
-    def calls(self) -> CallRights:
-        """The calls that it keeps."""
-        families = tuple(FAMILIES[family] for family in self.sockets)
-        return CallRights(self.execute, families, self.free)
-
-    @property
-    def slots(self) -> set[str]:
-        """The words that are no group of the file."""
-        ports = (*(self.bind or ()), *(self.connect or ()))
-        return {*self.read, *self.write, *self.devices, *ports} - _groups().keys()
-
-    def rights(self, **slots: Fill) -> Rights:
-        """Return the rights with these paths and ports in the slots.
-
-        Paths that this machine lacks are left out. Raises ValueError for other slots than the
-        profile has.
-        """
-        if self.slots != slots.keys():
-            raise ValueError(f"a cage: expected {sorted(self.slots)}, got {sorted(slots)}")
-        groups = {**_groups(), **slots}
-        read, write, devices = (
-            existing(*(str(path) for word in words for path in groups[word] or ()))
-            for words in (self.read, self.write, self.devices)
-        )
-        if self.packages:
-            read = existing(*read, *python_folders(self.packages))
-        return Rights(read, write, devices, _ports(self.bind, groups), _ports(self.connect, groups))
-
-
-def _ports(words: Words | None, groups: Mapping[str, Fill]) -> tuple[int, ...] | None:
-    """Return the ports of these words; None is any port."""
-    ports: list[int] = []
-    for word in words or ():
-        fill = groups[word]
-        if fill is None:
-            return None
-        ports += [int(str(port)) for port in fill]
-    return None if words is None else tuple(ports)
 
 
 @cache
@@ -94,10 +41,54 @@ def _groups() -> Mapping[str, Fill]:
     return {**places, **_tables()["ports"]}
 
 
-def profile(name: str) -> Profile:
-    """Return the profile of this name. Raises TypeError for one with a key that is none."""
-    table = {**_tables()[name]}
-    return Profile(**{**_tables().get(table.pop("like", ""), {}), **table})
+def profile(name: str) -> Mapping[str, Any]:
+    """Return the lines of a profile. Raises ValueError for a line that is none."""
+    tables = _tables()
+    lines = {**tables.get(tables[name].get("like", ""), {}), **tables[name]}
+    if unknown := lines.keys() - {*PATHS, *PORTS, *OTHERS}:
+        raise ValueError(f"{FILE}: [{name}]: expected other lines, got {sorted(unknown)}")
+    return lines
+
+
+def calls_of(name: str) -> CallRights:
+    """Return the calls that a profile keeps. Raises KeyError for a family that is none."""
+    lines = profile(name)
+    families = tuple(FAMILIES[family] for family in lines.get("sockets", ()))
+    return CallRights(lines.get("execute", False), families, lines.get("free", False))
+
+
+def rights_of(name: str, **slots: Fill) -> Rights:
+    """Return the rights of a profile with these paths and ports in its slots.
+
+    Paths that this machine lacks are left out. Raises ValueError for other slots than it has.
+    """
+    lines = profile(name)
+    groups = {**_groups(), **slots}
+    expected = {word for right in (*PATHS, *PORTS) for word in lines.get(right, ())}
+    if expected - _groups().keys() != slots.keys():
+        words = sorted(expected - _groups().keys())
+        raise ValueError(f"{FILE}: [{name}]: expected a fill for each of {words}, got {[*slots]}")
+    read, write, devices = (
+        existing(*(str(path) for word in lines.get(right, ()) for path in groups[word] or ()))
+        for right in PATHS
+    )
+    if "packages" in lines:
+        read = existing(*read, *python_folders(lines["packages"]))
+    bind, connect = (_ports(lines.get(right), groups) for right in PORTS)
+    return Rights(read, write, devices, bind, connect)
+
+
+def _ports(words: Sequence[str] | None, groups: Mapping[str, Fill]) -> tuple[int, ...] | None:
+    """Return the ports of these words; None is any port."""
+    if words is None:
+        return None
+    ports: list[int] = []
+    for word in words:
+        fill = groups[word]
+        if fill is None:
+            return None
+        ports += [int(str(port)) for port in fill]
+    return tuple(ports)
 
 
 def python_folders(package_names: Iterable[str]) -> Iterator[str]:

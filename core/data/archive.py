@@ -327,8 +327,8 @@ def noted_digest(path: Path) -> tuple[str, str] | None:
     beside = path.with_name(path.name + DIGEST_SUFFIX)
     if not beside.exists():
         return None
-    words = beside.read_text(encoding="utf-8", errors="replace").lower().split()
-    return next(iter(words), "nothing"), beside.name
+    fields = beside.read_text(encoding="utf-8", errors="replace").lower().split()
+    return next(iter(fields), "nothing"), beside.name
 
 
 def refuse_long_list(stream: IO[bytes], where: str) -> None:

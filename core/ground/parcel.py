@@ -207,31 +207,34 @@ def packed(files: Iterable[FileToPack], compressed: bool = True) -> Iterator[Bin
 
     Raises ClusterError where a file cannot be read, or this machine has no room.
     """
-    with tempfile.TemporaryFile() as archive, contextlib.ExitStack() as ends:
-        name = ""
+    with tempfile.TemporaryFile() as archive:
         try:
-            tar: Any = archive
             if compressed:
-                tar = ends.enter_context(gzip.GzipFile("", "wb", fileobj=archive, mtime=0))
-            with tarfile.open(fileobj=tar, mode="w", format=tarfile.PAX_FORMAT) as entries:
-                for name, size_bytes, stream in files:
-                    entry = tarfile.TarInfo(name)
-                    entry.size = size_bytes
-                    entries.addfile(entry, stream)
-            ends.close()
+                with gzip.GzipFile("", "wb", fileobj=archive, mtime=0) as tar:
+                    _write_tar(tar, files)
+            else:
+                _write_tar(archive, files)
             archive.flush()
         except OSError as problem:
-            if problem.errno in FULL:
-                raise write_refusal(
-                    Path(tempfile.gettempdir()),
-                    "what travels cannot be packed there",
-                    problem,
-                    "name another folder in $TMPDIR",
+            with contextlib.suppress(OSError):
+                archive.close()  # which writes what is left, on the same disk
+            if problem.errno not in FULL:
+                raise ClusterError(
+                    f"what travels cannot be read: {reason_of(problem)}: look at its files and"
+                    " their disk"
                 ) from None
-            raise ClusterError(
-                f"{name}: cannot be packed: {reason_of(problem)}: look at this file, and try again"
-            ) from None
+            place = Path(tempfile.gettempdir())
+            what = "what travels cannot be packed there"
+            raise write_refusal(place, what, problem, "name another folder in $TMPDIR") from None
         yield archive
+
+
+def _write_tar(stream: Any, files: Iterable[FileToPack]) -> None:
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as entries:
+        for name, size_bytes, content in files:
+            entry = tarfile.TarInfo(name)
+            entry.size = size_bytes
+            entries.addfile(entry, content)
 
 
 def unpack_folder(

@@ -215,6 +215,11 @@ class Inventory(InventoryFile):
     """Nodes whose pinned key has never answered at their address: no other node lets them in."""
 
     @property
+    def proves_addresses(self) -> bool:
+        """Whether nodes are machines, which have to prove that an address is theirs."""
+        return not self.one_host
+
+    @property
     def admitted(self) -> Mapping[str, str]:
         """The addresses that nodes let in and export to, by node."""
         return {name: host for name, host in self.hosts.items() if name not in self.unproven}

@@ -327,3 +327,18 @@ def _from_json(text: str) -> LogLine | None:
         return LogLine(epoch(str(entry["time"])), str(entry["message"]), **fields)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
+
+
+def duration(seconds: float | None) -> str:
+    """`42 s`, `3 min 05 s`, `2 h 07 min`, `3 d 04 h`; `-` for None."""
+    if seconds is None:
+        return "-"
+    whole = int(seconds)
+    for size, name, smaller, smaller_name in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= size:
+            return f"{whole // size} {name} {whole % size // smaller:02d} {smaller_name}"
+    return f"{whole} s"

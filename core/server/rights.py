@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from core.cage.calls import Caged, enter_whole_cage
-from core.cage.profiles import profile
+from core.cage.profiles import calls_of, rights_of
 from core.ground.accounts import ROLES_ACCOUNT
 from core.ground.files import prepared_folder, user_cache
 from core.server.options import RoleOptions
@@ -29,13 +29,13 @@ def enter_cage(role: RoleOptions) -> Caged:
     reach = None
     if role.reach is not None:
         reach = (*role.reach, role.port)
-    kept = profile(name)
-    rights = kept.rights(
+    rights = rights_of(
+        name,
         prepared=role.reads or prepared_folders(role.account),
         ports=(role.port, role.metrics_port),
         reach=reach,
     )
-    return enter_whole_cage(rights, kept.calls, changes_account=role.account is not None)
+    return enter_whole_cage(rights, calls_of(name), changes_account=role.account is not None)
 
 
 def prepared_folders(account: int | None) -> tuple[str, ...]:

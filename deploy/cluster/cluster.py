@@ -201,7 +201,7 @@ def with_trusted_addresses(inventory: Inventory, known_hosts: Path) -> Inventory
 
     A name without one stays a name, which no other node lets in.
     """
-    if inventory.one_host:
+    if not inventory.proves_addresses:
         return inventory
     trusted = TrustedAddresses(known_hosts)
     entries = trusted.load()

@@ -23,7 +23,7 @@ class NotKeptError(Exception):
 
 
 class BoundedOutput:
-    """At most `most_bytes`, and a line about what was left out between the two halves."""
+    """Two halves of at most `most_bytes`, and between them a line about what was left out."""
 
     def __init__(self, most_bytes: int, into: BinaryIO | None = None) -> None:
         self._half_bytes = most_bytes // 2

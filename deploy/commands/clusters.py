@@ -18,6 +18,7 @@ from deploy.cluster.services import ClusterStatus, RoleState, Stopped, kept_task
 from deploy.commands.action import end_degraded
 from deploy.common.command_line import command
 from deploy.common.interrupts import waiting_for
+from deploy.converge.apply import survey
 from deploy.converge.deployment import (
     LOOKING,
     MONITOR_PHASES,
@@ -28,7 +29,6 @@ from deploy.converge.deployment import (
 )
 from deploy.converge.publication import DataHere, JobData, PublishedData
 from deploy.converge.subject import DeploymentDisplay
-from deploy.converge.survey import survey
 from deploy.converge.this_machine import ThisMachine, changes_of, plan_start
 from deploy.jobs.services import ForegroundJobs, JobServices, coordinator_metrics
 from deploy.supervisor.services import Supervised

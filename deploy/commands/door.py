@@ -14,8 +14,8 @@ from invoke.tasks import Task
 
 from core.ground.errors import ExitCode
 from core.logs import visible
+from deploy.commands.completing import answers_shell
 from deploy.commands.registry import COMMANDS
-from deploy.commands.ungrouped import answers_shell
 
 _MEANT = {
     "dry": (

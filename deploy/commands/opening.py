@@ -1,4 +1,4 @@
-"""From the flags of a command to its cluster, as the command has it open.
+"""Flags of a command lead to its inventory, and that to the open cluster.
 
 `open_cluster` alone asks for the kind of an inventory's connection.
 

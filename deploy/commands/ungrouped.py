@@ -210,16 +210,3 @@ def completion_script(shell: str, program: str) -> str:
 def completion_variable(program: str) -> str:
     """Return the variable of the environment by which a shell asks."""
     return f"_{program.upper()}_COMPLETE"
-
-
-def answers_shell(program: str) -> bool:
-    """Answer a shell that asks by a variable what may follow; False where none asks."""
-    instruction = os.environ.get(completion_variable(program))
-    if instruction is None:
-        return False
-    from click.shell_completion import shell_complete
-
-    from deploy.commands.tree import Tree
-
-    shell_complete(Tree(), {}, program, completion_variable(program), instruction)
-    return True

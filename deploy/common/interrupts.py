@@ -37,7 +37,7 @@ def quiet_until_a_command_begins() -> None:
 
 
 def a_command_begins() -> None:
-    """From now on Ctrl-C is a KeyboardInterrupt, unless it is ignored (`nohup`, a shell's `&`)."""
+    """Make Ctrl-C a KeyboardInterrupt, unless it is ignored (`nohup`, a shell's `&`)."""
     handler = signal.getsignal(signal.SIGINT)
     if getattr(handler, "__name__", "") == leave_before_anything_began.__name__:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -95,7 +95,7 @@ Say = Callable[[str], None]
 def waiting_for(purpose: str, *, quiet: bool = False) -> Iterator[Say]:
     """Say on standard error what the wait is for, and each update; the line goes at the end."""
     if quiet or not is_animated(sys.stderr):
-        yield lambda words: None
+        yield lambda update: None
         return
     from core.logs.screen import spinner
 

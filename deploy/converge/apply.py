@@ -1,20 +1,18 @@
 """Carrying out the steps of changes on one node.
 
 Several steps travel in one command: each SSH command with sudo costs a busy Pi some tenths of a
-second. Where `sudo` gives an account no root, it names the line that mends that; a cause that is
-not known is quoted.
+second.
 """
 
 import base64
 import contextlib
-import re
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from core.ground.errors import ClusterError
 from deploy.cluster.connector import (
@@ -23,6 +21,7 @@ from deploy.cluster.connector import (
     Connector,
     NodeUnreachableError,
 )
+from deploy.cluster.fleet import Fleet, split_errors
 from deploy.common.command_line import Words, quoted, shell
 from deploy.converge.subject import (
     SILENT,
@@ -157,6 +156,33 @@ class StepFailure:
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
+
+
+Facts = TypeVar("Facts")
+
+
+@dataclass(frozen=True)
+class Survey(Generic[Facts]):
+    """What the nodes answered; `lost` has the failure of each that did not."""
+
+    facts: Mapping[str, Facts]
+    lost: Mapping[str, StepFailure]
+
+
+def survey(
+    fleet: Fleet, ask: Callable[[Connector], Facts], names: Sequence[str] | None = None
+) -> Survey[Facts]:
+    """Call `ask` with every node (of `names`) at once."""
+    facts, errors = split_errors(fleet.each(ask, names))
+    return Survey(facts, {name: failure_of(name, error) for name, error in errors.items()})
+
+
+def failure_of(name: str, error: ClusterError) -> StepFailure:
+    """The record of an error that a node raised."""
+    if isinstance(error, StepFailedError):
+        return error.record
+    message = str(error).removeprefix(name).lstrip(": ")
+    return StepFailure(name, "facts", "look at the node", (message,))
 
 
 Done = Callable[[Change, float], None]
@@ -345,33 +371,3 @@ def run_as_root(
         lines = " | ".join(done.last_lines[-3:])
         raise ClusterError(f"{node.name}: {failed}: {lines}; {by_hand(node)}")
     return done.text
-
-
-_FILE = re.compile(
-    r"(/etc/sudoers(?:\.d/[^\s:]+)?)(?:: | is )(?:world writable|group writable|owned by|bad"
-    r" permissions)"
-)
-_NOT_ALLOWED = ("a password is required", "not in the sudoers", "not allowed", "may not run sudo")
-
-
-def no_root(user: str, node: str, message: str) -> str:
-    """Return what a message says of a refusal: sudo's `message` and the remedy. Pure."""
-    name = user.replace(".", "_")  # sudo ignores files with a dot in their names
-    match = _FILE.search(message)
-    if match:
-        file = match[1]
-        return (
-            f"sudo ignores {file} because others may write it ({message}): "
-            f"`sudo install -m 0440 {file} {file}.new && sudo mv {file}.new {file}` there"
-        )
-    if "must have a tty" in message:
-        return (
-            f"sudo wants a terminal ({message}): `echo 'Defaults:{user} !requiretty' | sudo"
-            f" tee /etc/sudoers.d/011_{name}-no-tty` there"
-        )
-    if any(phrase in message for phrase in _NOT_ALLOWED):
-        return (
-            f"{user} may not use sudo without a password ({message}): `echo '{user} ALL=(ALL)"
-            f" NOPASSWD: ALL' | sudo tee /etc/sudoers.d/010_{name}-nopasswd` there"
-        )
-    return f"{user} gets no root: {message}; `fab deploy ssh --node {node}` looks at it by hand"

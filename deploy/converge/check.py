@@ -297,7 +297,7 @@ def _answers(tasks: Sequence[Task], facts: NodeFacts) -> Iterator[Finding]:
         yield Finding("warning", "accounts", open_to_accounts(tasks, facts.accounts))
     if not facts.privileges.holds:
         yield Finding("warning", "privileges", facts.privileges.line)
-    yield Finding(*cage_finding(facts.cage))
+    yield Finding(*cage_finding(facts.cage, "role"))
     yield Finding("ok" if facts.data.holds else "problem", "data", facts.data.line)
 
 

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 from deploy.cluster.cluster import ManagedCluster, TrustedAddresses
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet, split_errors
-from deploy.converge.apply import StepFailure, apply
+from deploy.converge.apply import StepFailure, Survey, apply, failure_of, survey
 from deploy.converge.check import Finding
 from deploy.converge.publication import Publication
 from deploy.converge.reachability import unreachable
 from deploy.converge.recap import Recap, UnfinishedRollback
 from deploy.converge.subject import Change, Changes, DeploymentDisplay
-from deploy.converge.survey import Survey, failure_of, survey
 
 if TYPE_CHECKING:
     from core.inventory import Inventory

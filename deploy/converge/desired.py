@@ -14,6 +14,7 @@ from deploy.cluster.cluster import address_lines
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet, Local, split_errors
 from deploy.cluster.places import ENVIRONMENTS, publisher, shared_folders
+from deploy.converge.apply import Survey, survey
 from deploy.converge.check import MACHINES, Finding, data_of
 from deploy.converge.code import prune, prune_wheels
 from deploy.converge.deployment import PHASES, DeploymentRequest, Desired, Say
@@ -24,7 +25,7 @@ from deploy.converge.publication import Publication, of_wheelhouse, room_needed
 from deploy.converge.reachability import found_unreached
 from deploy.converge.subject import DRIFT, Changes, DeploymentSpec, Found
 from deploy.converge.subjects import SUBJECTS
-from deploy.converge.survey import PUBLISHED_SECONDS, Survey, machine_facts, survey
+from deploy.converge.survey import PUBLISHED_SECONDS, machine_facts
 from deploy.release.requirements import PYTHONS
 from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
 from deploy.render import units

@@ -7,12 +7,11 @@ the clock may be off, and what Landlock can forbid a role and a job.
 import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from core.cage.calls import CallRights, coverage_under, what_holds
+from core.cage.calls import coverage_under, what_holds
 from core.cage.landlock import ASK_VERSION, CREATE_RULESET, Coverage, held_by
-from core.cage.profiles import profile
+from core.cage.profiles import calls_of
 from deploy.common.command_line import quoted
 from deploy.converge.machine_facts import (
     LARGEST_SHARE,
@@ -362,14 +361,11 @@ def _coverage(text: str) -> Coverage | None:
 def _cage_findings(spec: DeploymentSpec, facts: MachineFacts) -> Found:
     coverage = facts.more.get("cage")
     if coverage is not None:
-        kinds = {"roles": profile("role").calls, "jobs": profile("job").calls}
-        yield cage_finding(coverage, kinds)
+        yield cage_finding(coverage, "role", "job")
 
 
-def cage_finding(
-    coverage: Coverage, kinds: Mapping[str, CallRights] = MappingProxyType({"roles": CallRights()})
-) -> tuple[Literal["ok", "warning"], str, str]:
-    """Return what a check says of a machine's kernel: what it holds of these kinds of processes."""
+def cage_finding(coverage: Coverage, *profiles: str) -> tuple[Literal["ok", "warning"], str, str]:
+    """Return what a check says of a machine's kernel: what it holds of processes of these kinds."""
     if not coverage.abi:
         return (
             "warning",
@@ -377,8 +373,8 @@ def cage_finding(
             f"a role may read and write what its account may: {coverage.reason}",
         )
     lines = (
-        f"{name} are {what_holds(coverage_under(rights, coverage), rights).line}"
-        for name, rights in kinds.items()
+        f"{name}s are {what_holds(coverage_under(calls, coverage), calls).line}"
+        for name, calls in zip(profiles, map(calls_of, profiles), strict=True)
     )
     return "ok", "cage", "; ".join(lines)
 

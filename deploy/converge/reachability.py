@@ -11,11 +11,10 @@ from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import shared_folders
 from deploy.cluster.services import kept_tasks
-from deploy.converge.apply import StepFailedError, StepFailure
+from deploy.converge.apply import StepFailedError, StepFailure, survey
 from deploy.converge.check import Finding
 from deploy.converge.machine_facts import MachineFacts, Questions, Texts
 from deploy.converge.subject import DeploymentSpec, Found, Subject
-from deploy.converge.survey import survey
 from deploy.render.network import NFS_PORT, NODE_EXPORTER_PORT, firewall_mark
 from deploy.rooted.commands import PYTHON
 

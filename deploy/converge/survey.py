@@ -6,17 +6,15 @@ import re
 import secrets
 import tarfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
 
 from core.ground.errors import ClusterError
 from core.ground.parcel import is_plain_file
 from deploy.cluster import places
 from deploy.cluster.connector import Connector
-from deploy.cluster.fleet import Fleet, split_errors
 from deploy.common.command_line import Inline, filled
-from deploy.converge.apply import StepFailedError, StepFailure, no_root
 from deploy.converge.machine_facts import (
     FileFact,
     MachineFacts,
@@ -52,23 +50,35 @@ _LISTENER = re.compile(r"LISTEN +[0-9]+ +[0-9]+ +\S+:([0-9]{1,5}) +\S+:(?:\*|[0-
 
 _UNREADABLE = (ValueError, LookupError, ArithmeticError, RecursionError, tarfile.TarError)
 
-Facts = TypeVar("Facts")
+
+_FILE = re.compile(
+    r"(/etc/sudoers(?:\.d/[^\s:]+)?)(?:: | is )(?:world writable|group writable|owned by|bad"
+    r" permissions)"
+)
+_NOT_ALLOWED = ("a password is required", "not in the sudoers", "not allowed", "may not run sudo")
 
 
-@dataclass(frozen=True)
-class Survey(Generic[Facts]):
-    """What the nodes answered; `lost` has the failure of each that did not."""
-
-    facts: Mapping[str, Facts]
-    lost: Mapping[str, StepFailure]
-
-
-def survey(
-    fleet: Fleet, ask: Callable[[Connector], Facts], names: Sequence[str] | None = None
-) -> Survey[Facts]:
-    """Call `ask` with every node (of `names`) at once."""
-    facts, errors = split_errors(fleet.each(ask, names))
-    return Survey(facts, {name: failure_of(name, error) for name, error in errors.items()})
+def no_root(user: str, node: str, message: str) -> str:
+    """Return what a message says of a refusal: sudo's `message` and the remedy, if it is known."""
+    name = user.replace(".", "_")  # sudo ignores files with a dot in their names
+    match = _FILE.search(message)
+    if match:
+        file = match[1]
+        return (
+            f"sudo ignores {file} because others may write it ({message}): "
+            f"`sudo install -m 0440 {file} {file}.new && sudo mv {file}.new {file}` there"
+        )
+    if "must have a tty" in message:
+        return (
+            f"sudo wants a terminal ({message}): `echo 'Defaults:{user} !requiretty' | sudo"
+            f" tee /etc/sudoers.d/011_{name}-no-tty` there"
+        )
+    if any(phrase in message for phrase in _NOT_ALLOWED):
+        return (
+            f"{user} may not use sudo without a password ({message}): `echo '{user} ALL=(ALL)"
+            f" NOPASSWD: ALL' | sudo tee /etc/sudoers.d/010_{name}-nopasswd` there"
+        )
+    return f"{user} gets no root: {message}; `fab deploy ssh --node {node}` looks at it by hand"
 
 
 def machine_facts(node: Connector, questions: Questions) -> MachineFacts:
@@ -114,14 +124,6 @@ def _not_run(node: Connector) -> str:
         " or `read` in its ~/.bashrc: put `case $- in *i*) ;; *) return ;; esac` at its top;"
         f" `fab deploy ssh --node {node.name}` looks at it by hand"
     )
-
-
-def failure_of(name: str, error: ClusterError) -> StepFailure:
-    """The record of an error that a node raised."""
-    if isinstance(error, StepFailedError):
-        return error.record
-    message = str(error).removeprefix(name).lstrip(": ")
-    return StepFailure(name, "facts", "look at the node", (message,))
 
 
 def fact_script(questions: Questions, section: str = SECTION) -> str:
@@ -327,7 +329,7 @@ def _mounts(text: str) -> dict[str, MountFact]:
 
 
 def _plain(word: str) -> str:
-    """Without the kernel's escapes of blanks."""
+    """Return the word without the kernel's escapes of blanks."""
     return re.sub(r"\\([0-7]{3})", lambda escape: chr(int(escape[1], 8)), word)
 
 

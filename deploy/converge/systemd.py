@@ -27,12 +27,12 @@ from deploy.cluster.services import (
     kept_tasks,
 )
 from deploy.common.command_line import filled, quoted, shell
-from deploy.converge.apply import run_as_root
+from deploy.converge.apply import Survey, run_as_root, survey
 from deploy.converge.check import Finding
 from deploy.converge.machine_facts import MEGABYTE, THROTTLED_NOW, MachineFacts, Questions, UnitFact
 from deploy.converge.reachability import wrong_sources
 from deploy.converge.storage import disk_trouble
-from deploy.converge.survey import Survey, machine_facts, survey
+from deploy.converge.survey import machine_facts
 from deploy.render import storage, units
 from deploy.render.units import SERVICE_UNIT, unit_name
 

@@ -19,12 +19,12 @@ from deploy.cluster.fleet import Fleet, Local
 from deploy.cluster.services import ClusterStatus, RoleState, kept_tasks
 from deploy.common.command_line import command
 from deploy.common.state_folder import StateFolder
+from deploy.converge.apply import Survey
 from deploy.converge.check import Finding, check_node, gather, guard_of, open_to_accounts
 from deploy.converge.deployment import Desired
 from deploy.converge.hardware import device_findings, devices_here
 from deploy.converge.machine_facts import memory_of_roles
 from deploy.converge.subject import Call, Change, Changes, DeploymentDisplay
-from deploy.converge.survey import Survey
 from deploy.supervisor.services import Supervised
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from core.inventory.schema import THIS_MACHINE
+from core.logs.lines import duration
 from deploy.converge.machine_facts import (
     IDLE_MEGABYTES,
     MEGABYTE,
@@ -165,15 +166,6 @@ def lines(forecast: SweepForecast) -> list[str]:
             f"{shared}"
         )
     return text_lines
-
-
-def duration(seconds: float) -> str:
-    """`45 s`, `12 min`, `3.5 h`."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
 
 
 def as_json(forecast: SweepForecast) -> dict[str, Any]:

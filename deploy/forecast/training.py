@@ -14,8 +14,8 @@ from core.inventory.extensions import MODES
 from core.inventory.slots import auto_slots
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
+from deploy.converge.apply import survey
 from deploy.converge.machine_facts import LARGEST_SHARE, MEGABYTE, RoleMemory
-from deploy.converge.survey import survey
 
 if TYPE_CHECKING:
     from core.inventory import Inventory

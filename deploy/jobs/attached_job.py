@@ -96,7 +96,13 @@ class SubmittedJobs(JobServices):
             jobs = self._jobs(fleet, self._data(fleet, [spec.trains], app, of=role))
             if spec.sweep is not None:
                 search = search_flags(spec.sweep, self._bring_to_coordinator(fleet))
-                return run_sweep(jobs, fleet, spec, [*spec.flags, *app.flags, *search], app, keys)
+                flags = [*spec.flags, *app.flags, *search]
+                with _hint_when_interrupted(jobs):
+                    if spec.on_workers:
+                        name = begin_on_workers(jobs, fleet, spec.sweep, flags, app, keys)
+                    else:
+                        name = jobs.submit("sweep", flags, app=app.files, files=spec.sweep.files)
+                return _watched(jobs, name, flags)
             if spec.program is None:
                 return run_attached(jobs, spec.job, spec.flags, app)
             if spec.on_workers:
@@ -201,32 +207,9 @@ def run_attached(
     request: "ProgramRequest | None" = None,
 ) -> int:
     """Submit a job and watch it; return its exit code, or 130 when it is left running (Ctrl-C)."""
-
-    def begin() -> str:
-        with waiting_for(f"submitting {job} to {jobs.node}"):
-            return jobs.submit(job, [*flags, *app.flags], app=app.files, program_request=request)
-
-    return _begun_and_watched(jobs, begin, flags)
-
-
-def run_sweep(
-    jobs: NodeJobs,
-    fleet: Fleet,
-    spec: JobSpec,
-    flags: Sequence[str],
-    app: AppOfJob,
-    environments: Mapping[str, str],
-) -> int:
-    """Submit the job that drives a sweep, and watch it as `run_attached` does."""
-    assert spec.sweep is not None
-    sweep = spec.sweep
-
-    def begin() -> str:
-        if spec.on_workers:
-            return begin_on_workers(jobs, fleet, sweep, flags, app, environments)
-        return jobs.submit("sweep", flags, app=app.files, files=sweep.files)
-
-    return _begun_and_watched(jobs, begin, flags)
+    with _hint_when_interrupted(jobs):
+        name = jobs.submit(job, [*flags, *app.flags], app=app.files, program_request=request)
+    return _watched(jobs, name, flags)
 
 
 def run_on_workers(
@@ -242,10 +225,8 @@ def run_on_workers(
     besides. Raises ClusterError where a runner does not start; the job is cancelled then.
     """
     token = secrets.token_hex(32)
-
-    def begin() -> str:
-        with waiting_for(f"submitting {request.name} to {jobs.node}"):
-            name = jobs.submit("run", flags, program_request=request, token=token)
+    with _hint_when_interrupted(jobs):
+        name = jobs.submit("run", flags, program_request=request, token=token)
         tasks = program_tasks(jobs.inventory, request.name, token, environments)
         with (
             waiting_for("starting it on the workers' nodes"),
@@ -254,16 +235,10 @@ def run_on_workers(
             failed = start_runners(fleet, jobs.places, tasks, {PROGRAM_ARCHIVE: archive})
         if failed:
             raise cancel_without_runners(jobs, name, failed)
-        return name
-
-    return _begun_and_watched(jobs, begin, flags, " and the workers' nodes")
+    return _watched(jobs, name, flags, " and the workers' nodes")
 
 
-def _begun_and_watched(
-    jobs: NodeJobs, begin: Callable[[], str], flags: Sequence[str], more_nodes: str = ""
-) -> int:
-    with _hint_when_interrupted(jobs):
-        name = begin()
+def _watched(jobs: NodeJobs, name: str, flags: Sequence[str], more_nodes: str = "") -> int:
     announce(f"job {name} runs on {jobs.node}{more_nodes}; Ctrl-C leaves it running")
     return watch(jobs, name, for_programs="--json" in flags)
 
@@ -289,8 +264,7 @@ def run_in_order(
         for job, more in order[len(ids) :]:
             app = apps.get(job, NO_APP)
             after = ids[-1] if ids else ""
-            with waiting_for(f"submitting {job} to {jobs.node}"):
-                ids.append(jobs.submit(job, [*flags, *app.flags], after, more, app.files))
+            ids.append(jobs.submit(job, [*flags, *app.flags], after, more, app.files))
             on_submitted(ids)
     announce(f"{', then '.join(ids)}: on {jobs.node}; Ctrl-C leaves them running")
     for number, name in enumerate(ids, 1):

@@ -27,6 +27,7 @@ from deploy.cluster.connector import (
 )
 from deploy.cluster.places import NodePlaces
 from deploy.common.command_line import command
+from deploy.common.interrupts import waiting_for
 from deploy.jobs.apps import FetchedRun
 from deploy.jobs.program_task import PROGRAM_ARCHIVE, packed_program
 from deploy.jobs.records import (
@@ -129,7 +130,7 @@ class NodeJobs:
             request = replace(request, roles={})
         submission = Submission.of(job, time.time(), digest, flags)
         request = replace(request, app=digest, token=token, apps=own_digests())
-        with ExitStack() as archives:
+        with waiting_for(f"submitting {job} to {self.node}"), ExitStack() as archives:
             contents: dict[str, Content] = {**files}
             if program_request is not None:
                 archive = packed_program(Path(program_request.program))
@@ -137,8 +138,8 @@ class NodeJobs:
             if app is not None:
                 contents[APP_ARCHIVE] = archives.enter_context(packed(app.streams(APP_FOLDER)))
             folder = self._new_folder(job, request, contents)
-        self._note(folder, submission)
-        begun = begin(self._node, folder)
+            self._note(folder, submission)
+            begun = begin(self._node, folder)
         if not begun.ok:
             self._refuse(folder, begun)
         return folder.id

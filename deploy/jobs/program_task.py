@@ -21,7 +21,7 @@ from cluster.programs.runner import RunnerTask
 from cluster.programs.runner import run as serve
 from core.cage.calls import WholeCage
 from core.cage.landlock import Cage
-from core.cage.profiles import profile
+from core.cage.profiles import calls_of, rights_of
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.parcel import opened, packed
 from core.logs import say
@@ -40,8 +40,7 @@ def cage_of(folder: Path, writes: Sequence[str]) -> Cage | None:
     if not writes:
         return None
     mounted_paths = [os.path.join(path, ".") for path in writes]
-    kept = profile("job")
-    cage = WholeCage(kept.rights(changed=(folder, *mounted_paths)), kept.calls)
+    cage = WholeCage(rights_of("job", changed=(folder, *mounted_paths)), calls_of("job"))
     if cage.caged.level != logging.INFO:
         say(f"{folder.name}: {cage.caged.line}", error=True)
     return cage

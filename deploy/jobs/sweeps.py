@@ -185,8 +185,7 @@ def begin_on_workers(
     Raises ClusterError.
     """
     token = secrets.token_hex(32)
-    with waiting_for(f"submitting {request.sweep.name} to {jobs.node}"):
-        name = jobs.submit("sweep", flags, app=app.files, token=token, files=request.files)
+    name = jobs.submit("sweep", flags, app=app.files, token=token, files=request.files)
     inventory = jobs.inventory
     tasks = program_tasks(inventory, MEMBERS[0], token, environments, own_digests())
     with waiting_for("starting the runners on the workers' nodes"):

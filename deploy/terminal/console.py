@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from core.ground.errors import ClusterError, UsageError
 from core.ground.waiting import pause
 from core.logs import is_animated, say, visible
+from core.logs.lines import duration
 from deploy.cluster.services import ClusterStatus, RoleState
 
 if TYPE_CHECKING:
@@ -205,21 +206,6 @@ def megabytes(count: int | None) -> str:
     if count is None:
         return "-"
     return f"{count / 1e6:.0f} MB"
-
-
-def duration(seconds: float | None) -> str:
-    """`42 s`, `3 min 05 s`, `2 h 07 min`, `3 d 04 h`; `-` for None."""
-    if seconds is None:
-        return "-"
-    whole = int(seconds)
-    for size, name, smaller, smaller_name in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if whole >= size:
-            return f"{whole // size} {name} {whole % size // smaller:02d} {smaller_name}"
-    return f"{whole} s"
 
 
 _WIDE = 110

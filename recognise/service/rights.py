@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.cage.calls import enter_whole_cage
-from core.cage.profiles import profile
+from core.cage.profiles import calls_of, rights_of
 from core.ground.errors import ClusterError, UsageError
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ def enter_cage(options: "ServiceOptions", reads: Iterable[Path], writes: Iterabl
     """
     _end_idle_threads()
     written = [_there(folder) for folder in writes]
-    kept = profile("service")
     ports = (options.port, options.metrics_port)
-    caged = enter_whole_cage(kept.rights(renewed=[*reads], kept=written, ports=ports), kept.calls)
+    rights = rights_of("service", renewed=[*reads], state=written, ports=ports)
+    caged = enter_whole_cage(rights, calls_of("service"))
     if caged.level != logging.INFO:  # its processes of models are in the same kernel's hands
         log.warning("%s", caged.line)
     for needed in (Path(__file__).parent, Path(sys.prefix), *written):

@@ -2,10 +2,13 @@
 
 import io
 import tarfile
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from core.ground import parcel
+from core.ground.errors import ClusterError
 from core.ground.parcel import RefusedArchive, bounded_tar, extract
 
 MOST_BYTES = 1 << 20
@@ -27,6 +30,27 @@ def taken(stream: io.BytesIO, folder: Path, name: str) -> None:
     with bounded_tar(stream, MOST_BYTES) as archive:
         for member in archive:
             extract(archive, member, folder, name)
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+def test_a_disk_without_room_for_what_travels_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, compressed: bool
+) -> None:
+    monkeypatch.setattr("tempfile.TemporaryFile", partial(open, "/dev/full", "r+b"))
+    files = [("a", 9, io.BytesIO(b"some more"))]
+    with (
+        pytest.raises(ClusterError, match=r"cannot be packed there .*free some space or name"),
+        parcel.packed(files, compressed),
+    ):
+        raise AssertionError("it was packed")
+
+
+def test_a_file_that_became_shorter_is_one_line() -> None:
+    with (
+        pytest.raises(ClusterError, match="what travels cannot be read: unexpected end of data"),
+        parcel.packed([("a", 9, io.BytesIO(b"some"))]),
+    ):
+        raise AssertionError("it was packed")
 
 
 @pytest.mark.parametrize("name", ["a", "b/c/a"])

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from deploy.converge import deployment
-from deploy.converge.apply import StepFailure
+from deploy.converge.apply import StepFailure, Survey
 from deploy.converge.deployment import PHASES, DeploymentPlan, DeploymentRequest, Desired
 from deploy.converge.desired import Machines
 from deploy.converge.subject import Change, Shell
-from deploy.converge.survey import Survey
 
 KINDS = {"prepare": "file", "code": "link", "services": "unit"}
 """What each node needs, by phase."""

@@ -10,7 +10,6 @@ from tests.habits.sources import modules
 
 OWN = {
     "core/ground/children.py": "a request of the process that started it",
-    "core/data/show/__main__.py": "a word of the command line",
     "core/ground/files.py": "the reader",
     "deploy/rooted/files.py": "of the operator, read as root without our packages",
     "deploy/rooted/jobs.py": "of the operator, read as root without our packages",

@@ -26,7 +26,7 @@ import numpy as np
 
 from core.cage.calls import forbid_by
 from core.cage.landlock import enter, forbid_new_privileges, keep_capabilities, prctl
-from core.cage.profiles import profile
+from core.cage.profiles import calls_of, rights_of
 from core.exported.description import model_bytes, read_description
 from core.exported.runtimes import PACKAGES, Model, import_runtime, open_content
 from core.ground.accounts import MODELS_ACCOUNT, become, die_with_parent, why_root
@@ -47,7 +47,7 @@ from recognise.service.worker import (
 )
 
 MOST_FILES = 64
-KEPT = profile("model")
+CALLS = calls_of("model")
 """It is read before root becomes an account that may not read our packages."""
 
 
@@ -97,9 +97,9 @@ def _give_up_rights(memory_bytes: int) -> None:
     ):
         resource.setrlimit(limit, (most, most))
     # The service says what this kernel does not hold: nothing hears this process.
-    enforced = enter(KEPT.rights())
+    enforced = enter(rights_of("model"))
     with suppress(OSError):  # where a container's own filter of calls lets none add another
-        forbid_by(enforced, KEPT.calls)
+        forbid_by(enforced, CALLS)
 
 
 def leave_root() -> None:

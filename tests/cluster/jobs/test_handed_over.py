@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.jobs import sources
 from cluster.jobs.sources import handed_over
 from core.cage import landlock
 from core.data import Dataset, open_prepared
@@ -16,8 +17,10 @@ from tests.habits import needs
 
 
 @pytest.fixture
-def private(tmp_path: Path) -> Dataset:
+def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
+    """Prepared where the roles' cage shows it, in a folder that they may not enter."""
     needs.root("giving files to another account")
+    monkeypatch.setattr(sources, "prepared_folders", lambda account: [str(tmp_path)])
     made = publishable(
         str(own_recordings(tmp_path / "mine.npz")), 128, 64, 0, tmp_path / "prepared"
     )

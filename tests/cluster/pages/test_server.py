@@ -235,9 +235,14 @@ def test_who_takes_nothing_is_let_go_and_hurts_nobody(
     with socket.create_connection(("127.0.0.1", server.port)) as stuck:
         stuck.sendall(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode())
         eventually(lambda: server.viewers.count == 1, "the first viewer")
-        with server.watched_by_one() as seen:
+        with server.watched_by_one() as events:
+            drawings = [next(events)]
             while server.viewers.count > 1:
-                next(seen)
+                drawings.append(next(events))
+            drawings.append(next(events))
+            assert server.viewers.count == 1, "the one that takes them stays"
+    numbers_sent = [int(data.partition(" ")[0]) for _, data in drawings]
+    assert numbers_sent == sorted(set(numbers_sent)), "and gets each drawing once, in order"
 
 
 def test_a_taken_port_raises(server: Served, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from cluster.programs.group import (
     signal_name,
 )
 from cluster.programs.process import ProgramProcess, end_marked, marked
-from cluster.programs.program import MARK_VARIABLE, Member
+from cluster.programs.program import MARK_VARIABLE, ProgramMember
 from core.cage import landlock
 from core.ground.errors import ClusterError
 from tests.deploy.playing import eventually, gone
@@ -38,7 +38,7 @@ def run(
         path.write_text(textwrap.dedent(source))
         environment = {**os.environ, MARK_VARIABLE: str(folder), "PYTHONUNBUFFERED": "1"}
         process = ProgramProcess([sys.executable, "-S", str(path)], environment, folder)
-        member = Member(f"worker:{index}", "here", "127.0.0.1", 0)
+        member = ProgramMember(f"worker:{index}", "here", "127.0.0.1", 0)
         heard.append(bytearray())
         parts.append(GroupMember(member, process, heard[-1].extend))
     made = Group(parts, cancelled)
@@ -193,7 +193,7 @@ def test_a_process_enters_its_cage_first(tmp_path: Path) -> None:
     with landlock.Cage(rights) as cage:
         words = [sys.executable, "-S", "-c", write]
         process = ProgramProcess(words, os.environ, inside, cage=cage)
-    member = Member("worker:0", "here", "127.0.0.1", 0)
+    member = ProgramMember("worker:0", "here", "127.0.0.1", 0)
     heard = bytearray()
     Group([GroupMember(member, process, heard.extend)], lambda: False).run()
     assert b"PermissionError: [Errno 13] Permission denied: '../there'" in heard

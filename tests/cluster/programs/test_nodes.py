@@ -26,7 +26,7 @@ from cluster.programs.frames import (
 )
 from cluster.programs.group import Group, GroupMember
 from cluster.programs.lead import LOST, Lead, RemoteProcess
-from cluster.programs.program import Member
+from cluster.programs.program import ProgramMember
 from cluster.programs.runner import RunnerTask, run, two_free
 from cluster.programs.runner import _LeadConnection as Served
 from core.ground.errors import ClusterError, ExitCode
@@ -66,7 +66,7 @@ class Nodes:
             archive = b"".join(blocks_of(packed))
         ports = free_ports(8)
         for index, name in enumerate(NAMES):
-            job = self.folder / f"node-{index}/jobs/20260101T0000-task"
+            job = self.job(index)
             job.mkdir(parents=True)
             task = ProgramTask(
                 f"127.0.0.1:{self.lead.port}",
@@ -77,19 +77,26 @@ class Nodes:
             )
             (job / TASK).write_bytes(to_bytes(task))
             (job / PROGRAM_ARCHIVE).write_bytes(archive)
-            words = [sys.executable, "-m", "deploy.jobs.node_job", job.name]
-            self.units.append(
-                subprocess.Popen(
-                    [*words, "--root", str(job.parents[1])], env=environment_for_any_folder()
-                )
-            )
+            self.units.append(self.runner(index))
         return dict(self.lead.gather(NAMES, lambda: False, 60.0))
+
+    def job(self, index: int) -> Path:
+        """The folder of the runner's job on that node."""
+        return self.folder / f"node-{index}/jobs/20260101T0000-task"
+
+    def runner(self, index: int) -> subprocess.Popen[bytes]:
+        """Start the unit of that node's runner, as `fab` or a boot does."""
+        job = self.job(index)
+        words = [sys.executable, "-m", "deploy.jobs.node_job", job.name]
+        return subprocess.Popen(
+            [*words, "--root", str(job.parents[1])], env=environment_for_any_folder()
+        )
 
     def run(self, processes: dict[str, RemoteProcess]) -> tuple[Group, list[bytes]]:
         """The program to its end, and what it said on each node."""
         heard = [bytearray(), bytearray()]
         members = [
-            GroupMember(Member(name, "node", "127.0.0.1", 0), processes[name], one.extend)
+            GroupMember(ProgramMember(name, "node", "127.0.0.1", 0), processes[name], one.extend)
             for name, one in zip(NAMES, heard, strict=True)
         ]
         group = Group(members, lambda: False)
@@ -150,7 +157,9 @@ def test_a_node_that_is_lost_ends_the_program(nodes: Nodes) -> None:
     assert [part.return_code for part in group.members] == [-signal.SIGTERM, LOST]
 
 
-def test_the_next_lead_begins_again_on_the_same_runners(nodes: Nodes) -> None:
+def test_the_next_lead_begins_again_on_the_same_runners_and_on_one_that_booted(
+    nodes: Nodes,
+) -> None:
     """The coordinator was killed: a member of a dead group is useless, its runner is not."""
     started = nodes.folder / "started"
     source = f"""
@@ -167,6 +176,9 @@ def test_the_next_lead_begins_again_on_the_same_runners(nodes: Nodes) -> None:
     eventually(started.exists, "the program's start")
     nodes.lead.close(last=False)
     eventually(lambda: gone(int(started.read_text())), "the end of the program")
+    nodes.units[1].kill()
+    nodes.units[1].wait(HANG_SECONDS)
+    nodes.units[1] = nodes.runner(1)
     nodes.lead = Lead("127.0.0.1", nodes.lead.port, "secret", HOSTS)
     processes = dict(nodes.lead.gather(NAMES, lambda: False, 60.0))
     for process in processes.values():
@@ -242,12 +254,12 @@ def test_a_runner_ends_where_another_program_has_its_lead_s_port(tmp_path: Path)
     task = RunnerTask(address, FIRST, "worker:0", free_ports(2), Path("p.py"), tmp_path / "files")
     refused = f"127.0.0.1:{lead.port}: expected the lead of the program, got no proof"
     with pytest.raises(ClusterError, match=refused):
-        run(task, 0.2)
+        run(task, proof_seconds=0.2)
     is_over = Event()
     with ThreadPoolExecutor(1) as pool:
         gathering = pool.submit(lead.gather, NAMES, is_over.is_set, HANG_SECONDS)
         with pytest.raises(ClusterError, match=refused):
-            run(task, 0.2)
+            run(task, proof_seconds=0.2)
         is_over.set()
         assert gathering.result() == {}
     lead.close(last=True)

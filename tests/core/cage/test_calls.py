@@ -19,7 +19,7 @@ from core.cage.landlock import (
     RETURN,
     Instruction,
 )
-from core.cage.profiles import profile
+from core.cage.profiles import calls_of
 from tests.habits import needs
 from tests.ran import python
 from tests.tables import table
@@ -67,8 +67,8 @@ def test_the_filter_decides_by_the_numbers_of_its_machine(machine: str) -> None:
     column = COLUMN[machine]
     own = MACHINES[machine].architecture
     program = calls.instructions(machine, CallRights(), signals_only_to=77)
-    free = calls.instructions(machine, profile("job").calls)
-    model = calls.instructions(machine, profile("model").calls)
+    free = calls.instructions(machine, calls_of("job"))
+    model = calls.instructions(machine, calls_of("model"))
     pair = NUMBERS["socketpair"][column]
     assert pair is not None
     assert decided(model, own, pair, {0: 1, 1: 1}) == EPERM

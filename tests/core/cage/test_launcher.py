@@ -17,7 +17,7 @@ def where_a_cage_is() -> None:
 
 
 def run(*command: str, made: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
-    caged = words("export", command, made=made)
+    caged = words("export", command, made=made or ["/dev/null"], recordings=["/dev/null"])
     return subprocess.run(caged, capture_output=True, text=True, check=False)
 
 
@@ -58,7 +58,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def test_who_has_nothing_to_give_up_needs_no_call_that_a_unit_of_a_node_refuses() -> None:
-    caged = words("export", ("true",))
+    caged = words("export", ("true",), made=["/dev/null"], recordings=["/dev/null"])
     done = subprocess.run(
         (sys.executable, "-c", IN_A_UNIT, *caged), capture_output=True, text=True, check=False
     )

@@ -16,7 +16,7 @@ from core.cage import calls, landlock
 from core.cage.calls import CALLS
 from core.cage.landlock import MACHINES, libc
 from core.cage.landlock import Coverage, Rights
-from core.cage.profiles import profile
+from core.cage.profiles import calls_of
 there, tries = Path(sys.argv[1]), json.loads(sys.argv[2])
 column = list(MACHINES).index(os.uname().machine)
 secret, own = there / "secret", there / "own/file"
@@ -60,7 +60,7 @@ with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
     held = os.pidfd_open(victim)
     found = {"nothing": ("", [*came()])}
     for kind in "role", "model", "export", "job":
-        rights = profile(kind).calls
+        rights = calls_of(kind)
         for version in range(landlock.abi() + 1):
             read, write = os.pipe()
             if not os.fork():

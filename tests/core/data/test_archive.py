@@ -51,7 +51,12 @@ def test_small_files_that_together_unpack_to_too_much_are_refused(desk: Desk) ->
         open_zip(stream, "many.zip", most_bytes=119)
 
 
-def test_more_files_than_any_recordings_have_are_refused_unlisted(desk: Desk) -> None:
+def test_more_files_than_any_recordings_have_are_refused_unlisted(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.data.archive.MOST_FILES", 1)
+    with refused("more than 1 files; name a smaller folder"):
+        tree_of(write_folder(desk.folder / "set", uci_har_files()))
     for name in ("set.zip", "set.npz"):
         path = desk.write(name, uci_har_files())
         content = bytearray(path.read_bytes())

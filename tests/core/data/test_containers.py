@@ -21,7 +21,7 @@ from tests.core.data.desk import refused, words
 
 NUMBERS = np.arange(12.0).reshape(6, 2)
 MASKED = (np.ma.masked_greater(NUMBERS, 9), np.ma.masked_less(NUMBERS, 1))
-"""Of which the last, or the first row alone has a masked value."""
+"""The last, or the first row alone, has a masked value."""
 
 
 class Unit(np.ndarray):

@@ -75,7 +75,9 @@ def test_nobody_is_left_stopped_at_the_end(supervisor: Supervisor) -> None:
     assert supervisor.ask_next()["signal"] == "SIGSTOP"
     made.close()
     assert supervisor.ask_next()["signal"] == "SIGCONT"
-    made.dispatched(0, 1, EVERYBODY, unused)
+    ended, _ = saboteur("stop-worker:1", supervisor)
+    ended.close()
+    ended.dispatched(1, 1, EVERYBODY, unused)
     assert not any(isinstance(thread, threading.Timer) for thread in threading.enumerate())
     assert supervisor.heard.empty(), "it is over"
 

@@ -7,10 +7,10 @@ import yaml
 
 from core.ground.errors import UsageError
 from core.inventory import Task
+from core.logs.lines import duration
 from deploy.cluster.services import select
 from deploy.commands.flags import real_number, whole_number, with_overrides
 from deploy.commands.jobs import CvFlags, TrainFlags, run_flags
-from deploy.terminal.console import duration
 from tests.deploy.tables import Tables
 
 rows = Tables(__file__)

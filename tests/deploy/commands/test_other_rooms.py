@@ -59,7 +59,7 @@ def test_recordings_are_shown_with_the_keys_of_the_training(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("data fetch wisdm", "'wisdm': expected hapt, uci-har, hhar; other recordings are yours"),
+        ("data fetch wisdm", "'wisdm': expected hapt, uci-har, hhar; bring other recordings"),
         ("export --run none --to onyx --out x", "unknown format 'onyx': did you mean onnx?\n"),
     ],
 )

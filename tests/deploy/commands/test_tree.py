@@ -55,7 +55,7 @@ def programs(tmp_path: Path) -> dict[str, str]:
     quick = tmp_path / "fab"
     quick.write_text(
         program(
-            "from deploy.commands.ungrouped import answers_shell\n"
+            "from deploy.commands.completing import answers_shell\n"
             "answers_shell('fab') or exit('no shell asks')\n"
         )
     )

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from deploy.converge.apply import Survey
 from deploy.converge.deployment import plan
 from deploy.converge.desired import Machines
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.subject import Change, Shell
-from deploy.converge.survey import Survey
 from deploy.converge.systemd import node_rows
 from deploy.render import units
 from tests.deploy.converge.pi import (

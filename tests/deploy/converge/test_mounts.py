@@ -122,6 +122,8 @@ def test_only_who_publishes_is_asked_what_is_published(inventory: Inventory) -> 
     assert [name for name, one in asked.items() if one.published] == [machines.publisher]
     for name in asked.keys() - {machines.publisher}:
         assert machines.folders.mount not in fact_script(asked[name])
+        assert machines.nodes_to_ask((name,), ("mounts",)) == (name, machines.publisher)
+        assert machines.nodes_to_ask((name,), ("monitor",)) == (name,)
 
 
 def test_a_nas_that_is_gone_is_a_finding_of_the_node_that_writes_to_it() -> None:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from core.inventory import Inventory
 from deploy.cluster.places import UNIT_FOLDER
+from deploy.converge.apply import Survey
 from deploy.converge.deployment import PHASES, plan
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.resources import RELOAD
 from deploy.converge.subject import Change, Shell
-from deploy.converge.survey import Survey
 from deploy.render.units import JOB_UNIT
 from tests.core.inventory.cases import read
 from tests.deploy.converge.examined import problem

@@ -4,12 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from deploy.cluster.places import ENVIRONMENTS, shared_folders
+from deploy.converge import publication
+from deploy.converge.apply import Survey
 from deploy.converge.desired import Machines
 from deploy.converge.machine_facts import MEGABYTE, MountFact
-from deploy.converge.publication import WHEELHOUSE_BYTES, Publication, room_needed
+from deploy.converge.publication import WHEELHOUSE_BYTES, DataHere, Publication, room_needed
 from deploy.converge.subject import PublishedFile
-from deploy.converge.survey import Survey
 from tests.deploy.converge.pi import Cluster, release, thesis, untouched_cluster
 from tests.deploy.converge.played_machine import ENVIRONMENT
 from tests.deploy.converge.tables import rows
@@ -28,6 +31,13 @@ def test_what_is_there_is_not_needed_again(row: Any) -> None:
     there = [FOLDERS.published(*one) for one in row.get("there", ())]
     needed = row.get("wheelhouses", 0) * WHEELHOUSE_BYTES + row.get("megabytes", 0) * MEGABYTE
     assert room_needed(publications, {*row["environments"]}, there, FOLDERS) == needed
+
+
+def test_recordings_that_no_job_here_names_are_not_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(publication, "data_of", lambda *_: pytest.fail("they were looked for"))
+    DataHere(INVENTORY).refuse_missing()
 
 
 def problems(cluster: Cluster) -> dict[str, str]:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from core.inventory.sections import Service
+from deploy.converge.apply import Survey
 from deploy.converge.deployment import plan
-from deploy.converge.survey import Survey
 from deploy.converge.systemd import node_rows
 from deploy.release.requirements import FILES, Target, committed, pins
 from deploy.render import units

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from deploy.cluster.services import RoleState, RoleStatus
-from deploy.converge.apply import StepFailure
+from deploy.converge.apply import StepFailure, Survey
 from deploy.converge.machine_facts import MachineFacts
-from deploy.converge.survey import Survey
 from deploy.converge.systemd import NodeRow, node_rows, role_states, state_of
 from deploy.terminal.console import console, node_parts
 from tests.deploy.converge.examined import running

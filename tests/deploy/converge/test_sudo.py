@@ -1,6 +1,6 @@
 from typing import Any
 
-from deploy.converge.apply import no_root
+from deploy.converge.survey import no_root
 from tests.deploy.converge.tables import rows
 
 

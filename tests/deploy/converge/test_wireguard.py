@@ -161,6 +161,15 @@ def test_a_network_of_the_node_may_not_lie_in_the_tunnel_s() -> None:
     assert "tun0 is in 10.0.0.0/8, which the tunnel's 10.217.0.0/16 overlaps" in line
 
 
+def test_a_key_that_was_made_before_is_pinned_once() -> None:
+    key = "A" * 43 + "="
+    machines = tunnelled()
+    facts = {"rpi01": facts_with(**{KEY: key})}
+    assert "pin WireGuard" in named(plan(machines, facts)["prepare"]["rpi01"])
+    machines.keys.pin("rpi01", key)  # type: ignore[union-attr]
+    assert "pin WireGuard" not in named(plan(machines, facts)["prepare"]["rpi01"])
+
+
 def test_a_kernel_without_it_and_a_cluster_without_it_are_said() -> None:
     words = ("ok", "warning")
     assert "wireguard-go" in findings(tunnelled(), facts_with(), "rpi01", words)[0]

@@ -37,3 +37,12 @@ def test_a_signal_is_named_with_the_last_line(app: Path, monkeypatch: pytest.Mon
         ClusterError, match=r"ended with SIGSEGV: .*shows it; its last line: the reason$"
     ):
         check.measured_step(app, (), app, lambda requirements: "")
+
+
+def test_an_answer_that_is_no_step_is_no_reason_of_the_app(
+    app: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played(monkeypatch, "print([])")
+    with pytest.raises(ClusterError) as refused:
+        check.measured_step(app, (), app, lambda requirements: "")
+    assert "the reason" not in str(refused.value)

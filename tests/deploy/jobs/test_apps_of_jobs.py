@@ -20,6 +20,7 @@ from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
 from deploy.cluster.cluster import local_cluster, over_ssh
 from deploy.cluster.fleet import Fleet, Local
+from deploy.converge.publication import PublishedData
 from deploy.jobs import attached_job
 from deploy.jobs.apps import (
     NO_APP,
@@ -153,6 +154,8 @@ def test_whether_an_app_reads_its_data_is_seen_without_running_it(
 ) -> None:
     (app / "app.py").write_text(source)
     assert reads_its_data(inventory_with(node, app)) is reads
+    if reads:
+        assert PublishedData(inventory_with(node, app)).prepared is None
 
 
 def test_data_has_to_be_there_on_the_coordinators_node(node: JobNode, app: Path) -> None:

@@ -191,7 +191,7 @@ def test_a_node_that_is_lost_in_a_phase_leaves_the_run_and_the_others_go_on(
     lost = recap.failures["rpi02"]
     assert (lost.phase, lost.step, lost.return_code) == ("prepare", "lose the node", None)
     assert "the connection broke" in lost.last_lines[0]
-    assert lost.line.endswith("`fab deploy start --retry` takes it again once it is back")
+    assert lost.line.endswith("run `fab deploy start --retry` once it is back")
     assert [row[-1] for row in recap.rows()] == ["changed", "failed", "changed"]
     assert recap.changed == 8
     assert [name for name, _ in told].count("rpi02") == 1

@@ -8,8 +8,8 @@ import pytest
 
 from core.ground.errors import ClusterError
 from deploy.cluster.connection import NodeConnection
+from deploy.converge.apply import survey
 from deploy.converge.check import Finding
-from deploy.converge.survey import survey
 from tests.deploy.converge.pi import machines_for, thesis
 from tests.deploy.over_ssh.nodes import fleet_of, trusting
 from tests.deploy.over_ssh.sshd import Sshd, running_sshd

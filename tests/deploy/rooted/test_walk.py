@@ -207,6 +207,9 @@ def test_removing_takes_the_link_and_not_what_it_shows(place: Path) -> None:
     assert not theirs.exists()
     do(remove(str(theirs)))
     do(remove(str(place / "nowhere" / "at" / "all")))
+    (place / "file").touch()
+    do(remove(str(place / "file")))
+    assert not (place / "file").exists()
 
 
 def test_what_an_older_version_gave_away_is_taken_back_with_its_rights(place: Path) -> None:

@@ -118,15 +118,11 @@ def conversations(count: int) -> st.SearchStrategy[list[bytes]]:
     )
 
 
-def may_close(frames: list[bytes]) -> bool:
-    """Whether a client's own close may be among them, wherever a frame begins."""
-    return any(bytes([0x80 | CLOSE]) in one for one in frames)
+def sent(frames: list[bytes]) -> tuple[list[bytes], set[int], bool]:
+    """What a client sends, and how it ends by the words of the library.
 
-
-def sent(frames: list[bytes]) -> tuple[list[bytes], set[int]]:
-    """What a client sends, and the close codes of what is no WebSocket, no UTF-8 or too large.
-
-    Behind the frames comes LAST and, only where a frame waits for more, ENDING.
+    Behind the frames comes LAST and, only where a frame waits for more, ENDING. The second are the
+    close codes of what is no WebSocket, no UTF-8 or too large, the third whether the client closes.
     """
     connection = Protocol(SERVER, max_size=StreamLimits().message_bytes)
     parts = []
@@ -146,7 +142,7 @@ def sent(frames: list[bytes]) -> tuple[list[bytes], set[int]]:
             codes.add(connection.close_sent.code)
         if codes or message == b"end":
             break
-    return parts, codes
+    return parts, codes, connection.close_rcvd is not None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.recognise.exports import export as export_of_readings
 from tests.recognise.readings import walk
 from tests.recognise.service.exports import windows
-from tests.recognise.service.frames import Answers, answers, conversations, may_close, sent
+from tests.recognise.service.frames import Answers, answers, conversations, sent
 from tests.recognise.service.malformed import INFER, requests, status_of
 from tests.recognise.service.running import Service, as_json, served
 from tests.recognise.service.streaming import UPGRADE, labels, send, session
@@ -112,12 +112,12 @@ def heard(
 
 def why_it_ended(running: Service, frames: list[bytes]) -> str:
     """Check that this connection got its reason; the close code."""
-    parts, codes = sent(frames)
+    parts, codes, closes = sent(frames)
     head, found = answered(running, parts)
     assert head.startswith(b"HTTP/1.1 101 "), (frames, head)
     refusals = [event["error"] for event in found.events if event["event"] == "refused"]
     # The client's own close is answered with its code, or with nothing.
-    if may_close(frames) and not refusals:
+    if closes and not refusals:
         return "closed"
     if not refusals:  # uvicorn's own end; where a close follows at once it sends no code
         assert found.code in codes or (codes and found.code is None), (frames, found, codes)

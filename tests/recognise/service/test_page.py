@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from core.ground.addresses import with_port
 from deploy.common.project import environment_for_any_folder
 from recognise.service import addresses
 from recognise.service.page.files import STATIC
@@ -107,5 +108,5 @@ def test_the_link_names_an_address_that_others_reach(monkeypatch: pytest.MonkeyP
     own = [ipaddress.ip_address(text) for text in ("192.168.1.16", "fd00::2", "127.0.0.1")]
     monkeypatch.setattr(addresses, "private_addresses", lambda: own)
     listened = ("0.0.0.0", "::", "10.0.0.1", "::1")
-    expected = ["192.168.1.16", "[fd00::2]", "10.0.0.1", "[::1]"]
-    assert [addresses.reachable(each) for each in listened] == expected
+    expected = ["192.168.1.16:1", "[fd00::2]:1", "10.0.0.1:1", "[::1]:1"]
+    assert [with_port(addresses.reachable(each), 1) for each in listened] == expected

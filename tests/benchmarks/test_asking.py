@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from core.ground.children import Asked, ChildFailedError
+from benchmarks.asking import Asked, ChildFailedError
 
 
 @pytest.mark.parametrize(
