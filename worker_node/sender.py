@@ -211,17 +211,12 @@ class Sender:
     """Pushes to `shards` from workers that keep `own` rows of the caller's and the codec's rows."""
 
     def __init__(self, shards: ParameterShards, caller_row_count: int = 0) -> None:
-        """Raises ValueError if the workers keep something and the shards are not made for it."""
+        """Make the memory. Where workers keep something, the shards are `remembering` ones."""
         self.caller_row_count = caller_row_count
         self._shards = shards
         self._memory = WorkerMemory(
             caller_row_count + shards.wire.push.memory_rows, shards.layout.trained_size
         )
-        if self._memory.rows and not shards.remembering:
-            raise ValueError(
-                "ParameterShards: expected remembering=True, because the workers keep something:"
-                " set it"
-            )
 
     def begin(self, owner: Any) -> Begun:
         """Take a turn and settle the memory. `owner`: see WorkerMemory."""

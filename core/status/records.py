@@ -56,22 +56,18 @@ class Training:
     def counted(self, event: Event) -> "Training":
         """Return the training with what `figures.yaml` says that the event sets of it."""
         rows = FIGURES.get(type(event).__name__, {})
-        set_by = {
-            verb: {figure: getattr(event, field) for figure, field in row.items()}
-            for verb, row in rows.items()
-        }
-        sums = {
-            figure: getattr(self.count, figure) + more
-            for figure, more in set_by.get("added", {}).items()
-        }
-        since = set_by.get("since", {})
+        counts, added, latest, since = (
+            {figure: getattr(event, field) for figure, field in rows.get(verb, {}).items()}
+            for verb in ("count", "added", "latest", "since")
+        )
+        sums = {figure: getattr(self.count, figure) + more for figure, more in added.items()}
         firsts = {**since, **self.firsts}
         grown = {figure: count - firsts[figure] for figure, count in since.items()}
         return replace(
             self,
-            count=replace(self.count, **set_by.get("count", {}), **sums),
+            count=replace(self.count, **counts, **sums),
             firsts=firsts,
-            latest={**self.latest, **set_by.get("latest", {}), **grown},
+            latest={**self.latest, **latest, **grown},
         )
 
     def after_steps(

@@ -93,9 +93,7 @@ _LONGEST_LISTED = 8
 
 
 def ruleset(inventory: "Inventory", node: str) -> str:
-    """Return the table that opens the cluster's ports to its nodes alone.
-
-    The metrics are open to `deployment.allow` as well.
+    """Return the table that opens the cluster's ports to its nodes, metrics to readers as well.
 
     TensorFlow's ports run any graph. They answer only the accounts of roles and jobs and root of a
     node: the output chain checks the account behind each SYN, because the input chain of the other
@@ -106,15 +104,12 @@ def ruleset(inventory: "Inventory", node: str) -> str:
     containers behind its address, because that passes no output chain.
 
     The coordinator's own port answers its node alone: no other node has to run graphs in the
-    process that writes runs.
+    process that writes runs. The ports of programs (`ports.programs`) count as TensorFlow's: a
+    program of a person starts servers there. They and the coordinator's port are of jobs alone,
+    roles do not connect there.
 
-    The ports of programs (`ports.programs`) count as TensorFlow's: a program of a person starts
-    servers there. They and the coordinator's port are of jobs alone, roles do not connect there.
-
-    The service's port answers nodes and `service.allow`.
-
-    An address opens `MOST_CONNECTIONS` to a port; the SYN of one more is dropped, and its system
-    tries again.
+    The service's port answers nodes and `service.allow`. An address opens `MOST_CONNECTIONS` to a
+    port; the SYN of one more is dropped, and its system tries again.
 
     With WireGuard the closed ports answer within the tunnel alone, and its own port the addresses
     that the inventory announces.

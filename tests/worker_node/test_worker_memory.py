@@ -106,3 +106,13 @@ def test_an_offer_fails_once_a_later_call_has_its_turn() -> None:
         trace(overtaken, tf.TensorSpec([2], tf.int64))(owner(401))
     assert transient(raised.value), "it is not the item's fault"
     assert not offering(1, 2)(owner(401), np.float32(0.0))[1].numpy().any()
+
+
+def test_a_call_of_an_earlier_generation_finds_zeros_and_changes_nothing() -> None:
+    call = offering(1, 2)
+    later, earlier = (np.array([501, generation], np.int64) for generation in (2, 1))
+    call(later, np.float32(1.0))
+    assert not call(earlier, np.float32(9.0))[1].numpy().any()
+    _, offered, numbers = call(later, np.float32(1.0))
+    assert_array_equal(offered, np.ones((1, 2)))
+    assert int(numbers[0]) == 2

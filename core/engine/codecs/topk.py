@@ -12,7 +12,7 @@ from core.inventory.fields import Choice, Fraction
 
 
 class TopKCodec(Choice):
-    """Only the largest gradients, 8 bytes each; the worker keeps the others for later.
+    """The largest gradients, 8 bytes each; the worker keeps the others for later.
 
     It is Deep Gradient Compression, https://arxiv.org/abs/1712.01887.
     """

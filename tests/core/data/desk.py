@@ -34,8 +34,8 @@ def words(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def write(path: Path, content: Any, delimiter: str = ",") -> Path:
-    """Text, bytes, a table by columns, arrays by name, or the files of a set: as `path` ends."""
+def write(path: Path, content: Any) -> Path:
+    """Write text, bytes, arrays by name, or the files of a set: as `path` ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(content, str):
         path.write_text(content, encoding="utf-8")
@@ -43,10 +43,6 @@ def write(path: Path, content: Any, delimiter: str = ",") -> Path:
         path.write_bytes(content)
     elif path.suffix == ".npz":
         np.savez_compressed(path, **content)
-    elif path.suffix.lower() == ".csv":
-        lines = [content.keys(), *zip(*content.values(), strict=True)]
-        text = "".join(delimiter.join(map(str, line)) + "\n" for line in lines)
-        path.write_text(text, encoding="utf-8")
     elif path.suffix == ".zip":
         write_zip(path, content)
     else:
@@ -94,8 +90,8 @@ class Desk:
         self.folder = folder
         self.cache = folder / "cache"
 
-    def write(self, name: str, content: Any, delimiter: str = ",") -> Path:
-        return write(self.folder / name, content, delimiter)
+    def write(self, name: str, content: Any) -> Path:
+        return write(self.folder / name, content)
 
     def source(self, name: str | Path) -> Source:
         if name == SYNTHETIC:

@@ -34,15 +34,6 @@ def table(values: np.ndarray) -> bytes:
     return text.getvalue().encode()
 
 
-def windows_table(values: np.ndarray) -> bytes:
-    """Return numbers as the classic set is written.
-
-    They have a fixed width, and an exponent of three digits.
-    """
-    lines = ("".join(f"{value:16.7e}" for value in row) for row in values)
-    return "".join(f"{line}\n" for line in lines).replace("e-", "e-0").replace("e+", "e+0").encode()
-
-
 def hapt_files() -> Files:
     """Return three people (1 and 3 train, 2 tests), one recording each.
 
@@ -83,7 +74,7 @@ def uci_har_files() -> Files:
         files[f"{part}/subject_{part}.txt"] = table(np.array(subjects))
         for channel in CHANNELS:
             signal = random.normal(0, 1, size=(len(classes), 128)) + (channel == "total_acc_z")
-            files[f"{part}/Inertial Signals/{channel}_{part}.txt"] = windows_table(signal)
+            files[f"{part}/Inertial Signals/{channel}_{part}.txt"] = table(signal)
     return files
 
 

@@ -60,8 +60,6 @@ def test_what_is_no_data_is_refused(tmp_path: Path, given: Any, said: str) -> No
 @pytest.mark.parametrize(
     ("examples", "labels", "said"),
     [
-        ([Batch(IMAGES, CLASSES[:3])], None, "y_train: expected 30 targets, ... got 3"),
-        ([Batch(IMAGES, CLASSES, CLASSES[:2])], None, "groups: expected 30 numbers, ... got 2"),
         ([(IMAGES[0], 0)], None, "x_test: expected at least one example"),
         ([1], None, "got int; yield"),
         (

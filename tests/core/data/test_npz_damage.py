@@ -137,13 +137,6 @@ def test_a_small_npz_that_unpacks_to_much_is_refused(desk: Desk) -> None:
     desk.refuses("which no recording does; do not trust this archive", "bomb.npz", content)
 
 
-def test_arrays_that_unpack_to_too_much_together(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("core.data.npz_arrays.LARGEST_TOTAL_BYTES", 1000)
-    desk.refuses("more than 1000; save fewer", "whole.npz", sample())
-
-
 def test_what_the_memory_does_not_take_is_one_line(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

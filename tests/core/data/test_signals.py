@@ -7,25 +7,13 @@ import pytest
 from core.data.filters import input_mapping, signals_of_device
 from core.data.signals import ACCELERATION, Sensor, Signals
 from core.ground.errors import UsageError
+from tests.tables import table
 
 AXES = ["acc_x", "acc_y", "acc_z"]
 FACTS: dict[str, Any] = {"channels": AXES, "units": ["g"] * 3, "sensors": {"acc": ACCELERATION}}
 
 
-@pytest.mark.parametrize(
-    ("facts", "problem"),
-    [
-        ({"channels": AXES[:2]}, "2 names and 3 units of 3 channels"),
-        ({"units": ["g"]}, "3 names and 1 units of 3 channels"),
-        ({"sampling_hz": 0}, "sampling_hz 0"),
-        ({"filters": "sideways"}, "filters 'sideways'"),
-        ({"sensors": ["acc"]}, "sensors \\['acc'\\]"),
-        ({"sensors": {"acc": "smell"}}, "sensor 'acc' of 'smell'"),
-        ({"sensors": {"gyro": ACCELERATION}}, "sensor 'gyro' of"),
-        ({"channels": ["acc_x", "acc_z", "acc_y"]}, "sensor 'acc' without three channels in a row"),
-        ({"format_sha256": "0" * 63}, "format_sha256"),
-    ],
-)
+@pytest.mark.parametrize(("facts", "problem"), table("core/data/tables", "wrong facts"))
 def test_facts_that_no_preparation_writes(facts: dict[str, Any], problem: str) -> None:
     assert Signals.of(FACTS, 3).sensors == (Sensor("acc", ACCELERATION),)
     with pytest.raises(ValueError, match=problem):

@@ -9,10 +9,13 @@ import pytest
 from core.status.apply import apply, changes_of, replay
 from core.status.events import (
     Ended,
+    Event,
     Noted,
+    Resumed,
     Stamped,
     Stepped,
     Updated,
+    UpdatesCounted,
     WorkerChanged,
 )
 from core.status.parts import Seen
@@ -50,6 +53,19 @@ def test_samples_say_who_did_how_much_and_who_was_there() -> None:
         }
         assert part(sample, expected) == expected
     assert samples[0]["loss"] > samples[10]["loss"] > samples[40]["loss"]
+
+
+def test_what_came_twice_counts_from_the_first_count_of_each_coordinator() -> None:
+    played = begun()
+    since_began = []
+    events: list[Event] = [UpdatesCounted(10, twice, 0, 0) for twice in (2, 5, 4, 5)]
+    events.insert(2, Resumed(2.0))
+    for event in events:
+        played.emit(event, 3.0)
+        training = played.state.training
+        assert training is not None
+        since_began.append(training.latest.get("duplicates_since_resumed"))
+    assert since_began == [0, 3, None, 0, 1]
 
 
 @pytest.mark.parametrize(

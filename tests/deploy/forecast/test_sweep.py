@@ -58,7 +58,7 @@ def test_the_time_is_that_of_all_updates_of_all_runs(inventory: Inventory) -> No
         "time: epochs 1: 15 s a run (100 updates of 100.0 ms after 5.0 s, as measured here alone)"
         in said
     )
-    assert said[-1].startswith("time: about 1 min 38 s in all")
+    assert said[-1].startswith("time: about 1 min 37 s in all")
     assert as_json(found)["needs"][0]["runs"] == 4
     assert lines(forecast_of(SWEEP, needs, [], "why"))[-1] == "time: not known: why"
 

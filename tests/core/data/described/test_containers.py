@@ -66,12 +66,6 @@ def test_a_value_of_another_kind_is_named_and_not_written_out(tmp_path: Path) ->
         read(tmp_path, "r.cbor", cbor2.dumps({"rows": [row]}), CBOR)
 
 
-def test_milliseconds_between_readings_are_more_than_none(tmp_path: Path) -> None:
-    form = {**CBOR, "json": {"rows": "rows", "interval_ms": "pause"}}
-    with refused("r.cbor: pause: expected milliseconds between two readings, got 0"):
-        read(tmp_path, "r.cbor", cbor2.dumps({"rows": [], "pause": 0}), form)
-
-
 def cells_far_apart() -> bytes:
     """A workbook that says it has a cell in row 65,535 of column 65,535."""
     whole = bytearray(book({**ACC, "gyro": ACC["acc"]}))
