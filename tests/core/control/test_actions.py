@@ -148,7 +148,7 @@ def test_a_role_ends_for_who_knows_the_token_and_the_next_process_is_told_apart(
             place = f"127.0.0.1:{role.metrics_port}"
             return ask(place, "POST", path, deadline_seconds=HANG_SECONDS, key=key)
 
-        with pytest.raises(NoAnswerError, match="does not know the key"):
+        with pytest.raises(NoAnswerError, match="does not know the expected key"):
             said("/restart", key_of(TOKEN, "worker:1"))
         own = key_of(TOKEN, "worker:0")
         assert said("/run/x", own).status == 200

@@ -93,7 +93,7 @@ def test_on_one_machine_the_request_carries_the_cluster_s_token(
     drained, refused = capsys.readouterr().out.splitlines()
     assert drained == "drained worker:0"
     assert refused.startswith("worker:0 could not be drained (POST http://127.0.0.1:")
-    assert "does not know the key" in refused
+    assert "does not know the expected key" in refused
 
 
 def test_without_a_job_there_is_nothing_to_say(
