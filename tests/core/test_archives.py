@@ -94,8 +94,3 @@ def test_only_a_plain_file_is_taken(tmp_path: Path, kind: bytes) -> None:
     with pytest.raises(RefusedArchive, match="no plain file"):
         taken(packed(content=b"", type=kind, linkname="/etc/passwd"), tmp_path, "a")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_more_bytes_than_allowed_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(RefusedArchive, match="unpacks to more than"):
-        taken(packed(content=bytes(2 * MOST_BYTES)), tmp_path, "a")

@@ -1,11 +1,9 @@
 """`pscluster.Cluster` and `Run`.
 
-What they ask of the commands, what they make of the answers, one real training.
+What they ask of the commands, and what they make of the answers.
 """
 
-import shutil
-import subprocess
-import sys
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,7 @@ import pytest
 
 import pscluster
 from core.ground.errors import ClusterError, UsageError
-from deploy.common.project import environment_for_any_folder
-from tests.deploy.playing import eventually, gone
+from deploy.common.project import OWNER, environment_for_any_folder
 from tests.ran import python
 from tests.tables import table
 
@@ -31,12 +28,13 @@ def inventory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
-    """The commands that were run; nothing runs. `status` says stopped."""
+    """The commands that were run, with their variables; nothing runs. `status` says stopped."""
     words: list[list[str]] = []
     (tmp_path / "result.json").write_text('{"status": "done"}')
 
-    def run(command: Sequence[str], *_: Any, **__: Any) -> Any:
-        words.append(list(command))
+    def run(command: Sequence[str], *_: Any, **named: Any) -> Any:
+        variables = named.get("variables", {})
+        words.append([*command, *(f"{name}={value}" for name, value in variables.items())])
         if command[0] == "job":
             return {"result_path": str(tmp_path / "result.json")}
         return {"state": "stopped"}
@@ -49,28 +47,8 @@ def test_with_starts_and_stops(inventory: Path, asked: list[list[str]]) -> None:
     with pytest.raises(ZeroDivisionError), pscluster.Cluster(inventory):
         raise ZeroDivisionError
     assert [words[1] for words in asked] == ["status", "start", "stop"]
+    assert asked[1][-1] == f"{OWNER}={os.getpid()}", "the cluster ends with this process"
     assert all(str(inventory) == words[words.index("--inventory") + 1] for words in asked)
-
-
-@pytest.mark.long
-def test_a_cluster_ends_with_the_program_that_is_killed(tmp_path: Path) -> None:
-    program = """
-import time, pscluster
-with pscluster.local(1) as one:
-    print(one.inventory, flush=True)
-    time.sleep(600)
-"""
-    words = [sys.executable, "-c", program]
-    ours = environment_for_any_folder()
-    with subprocess.Popen(words, cwd=tmp_path, env=ours, stdout=subprocess.PIPE) as killed:
-        assert killed.stdout is not None
-        inventory = Path(killed.stdout.readline().decode().strip())
-        began = pscluster.Cluster(inventory).status()
-        killed.kill()
-    assert began["state"] == "running"
-    pids = [role["pid"] for role in began["roles"]] + [began["supervisor_pid"]]
-    eventually(lambda: all(gone(pid) for pid in pids), "the roles ended")
-    shutil.rmtree(inventory.parent)
 
 
 def test_settings_are_keys_of_the_inventory(inventory: Path, asked: list[list[str]]) -> None:

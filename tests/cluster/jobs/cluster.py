@@ -10,7 +10,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -289,13 +289,9 @@ class Cluster:
         *settings: str,
         flags: Sequence[str] = (),
         resumed: Path | None = None,
-        prefix: Sequence[str] = (),
     ) -> Iterator[Running]:
-        """Yield a job that was started, or goes on with `resumed`; killed if it still runs.
-
-        `prefix` is a command that starts commands.
-        """
-        command = [*prefix, sys.executable, "-m", "cluster", job, *flags]
+        """Yield a job that was started, or goes on with `resumed`; killed if it still runs."""
+        command = [sys.executable, "-m", "cluster", job, *flags]
         command += ["--inventory", str(self.inventory.path)]
         if resumed:
             command += ["--resume", str(resumed)]
@@ -327,15 +323,12 @@ class Cluster:
         with self.begun(job, *settings, **how) as running:
             return running.end(code)
 
-    def training(self, *words: str, **how: Any) -> AbstractContextManager[Running]:
-        """A training with `settings`, begun."""
-        return self.begun("train", *self.settings(*words), **how)
-
     @contextmanager
     def held(self, *updates: int, words: Sequence[str], **how: Any) -> Iterator[Running]:
         """Yield a training that waits after each of these updates; it has come to the first."""
         chaos = ",".join(f"hold:{update}" for update in updates)
-        with self.training(*words, flags=["--chaos", chaos], **how) as job:
+        flags = ["--chaos", chaos]
+        with self.begun("train", *self.settings(*words), flags=flags, **how) as job:
             job.until_held(updates[0])
             yield job
 

@@ -1,4 +1,4 @@
-"""Cross-validation on real processes: the bits of one process, also after a kill."""
+"""Cross-validation on real processes: the bits of one process."""
 
 from typing import Any
 
@@ -31,17 +31,9 @@ def settings(cluster: Cluster, mode: str, *words: str) -> tuple[str, ...]:
     return cluster.settings(f"mode={mode}", spectral, *few, *words)
 
 
-def test_workers_have_the_bits_of_one_process_and_a_killed_coordinator_goes_on(
+def test_workers_have_the_bits_of_one_process(
     cluster: Cluster,
 ) -> None:
     expected = folds(cross_validated(cluster, "single").run)
     assert [len(fold["groups"]) for fold in expected] == [1, 1, 1, 1]
     assert folds(cross_validated(cluster, "sync").run) == expected
-    with cluster.begun("cv", *settings(cluster, "single")) as running:
-        running.until("fold 2 of 4")
-        killed = running.kill()
-    kept = folds(killed)
-    assert 2 <= len(kept) < 4
-    again = cross_validated(cluster, "single", resumed=killed)
-    assert f"{len(kept)} of 4 trainings done" in again.errors
-    assert folds(again.run) == expected

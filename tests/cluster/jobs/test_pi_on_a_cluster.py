@@ -36,18 +36,3 @@ def test_the_calibration_is_kept(cluster: Cluster, counted: Done) -> None:
     assert speeds == counted.result["samples_per_second"]
     assert set() < set(speeds) <= {"worker:0", "worker:1"}
     assert min(speeds.values()) > 0
-
-
-@pytest.mark.long
-def test_metrics_and_an_interrupt(cluster: Cluster) -> None:
-    with cluster.begun("pi", "jobs.pi.samples=1000000000000000") as job:
-        metrics = cluster.metrics_when(job, "pscluster_pi_samples_total", 10_000_000)
-        result = job.cancelled().result
-    ours = ("coordinator", "0")
-    assert all(name.startswith("pscluster_") for name in metrics)
-    assert metrics["pscluster_pi_planned_samples"] == {ours: 1e15}
-    assert metrics["pscluster_pi_estimate_ratio"][ours] == pytest.approx(pi, abs=0.01)
-    assert metrics["pscluster_pi_standard_error_ratio"][ours] > 0
-    assert sum(metrics["pscluster_worker_state"].values()) == 2
-    assert 10_000_000 <= result["samples"] < result["planned_samples"]
-    assert is_near(result)

@@ -1,12 +1,10 @@
 """`mode: sync` gives the golden bits whatever the cluster is, and whatever happens to it."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.ground.errors import ExitCode
 from tests.cluster.conftest import Pool
 from tests.cluster.jobs.cluster import Cluster, Done, cluster_of
 from tests.cluster.jobs.golden import golden, recipes
@@ -76,13 +74,6 @@ def test_any_number_of_workers_and_servers(
     assert bits(done) == golden((*COMMON, *of))
 
 
-def test_devices_of_one_machine(cluster: Cluster) -> None:
-    device = "device={kind: cpu, ids: [0, 1]}"
-    done = trained(cluster, "mode=mirrored", *NORMALIZED, device)
-    assert bits(done) == golden((*COMMON, *NORMALIZED))
-    assert done.result["same_bits"] is True
-
-
 @pytest.mark.parametrize(("workers", "words"), [(1, PLAIN), (3, PLAIN), (3, NORMALIZED)])
 def test_workers_that_exchange_gradients_among_themselves(
     cluster: Cluster, workers: int, words: Words
@@ -93,44 +84,6 @@ def test_workers_that_exchange_gradients_among_themselves(
     assert wire["pull_bytes_per_step"] + wire["push_bytes_per_step"] < 100, (
         "the parameter server has no part in it"
     )
-
-
-def test_a_worker_that_takes_its_shard_along_ends_the_run_which_goes_on_without_it(
-    clusters: Pool,
-) -> None:
-    own = clusters(2, 1)
-    words = (*LONGER, "mode=allreduce", "checkpoint.every_updates=15")
-    with own.held(50, words=words) as job:
-        own.kill("worker:1")
-        job.let_go(50)
-        lost = job.end(ExitCode.SERVER_LOST)
-    assert "its part of them too" in lost.errors
-    done = own.part(1, 1).train(*words, resumed=lost.run)
-    assert bits(done) == golden(LONGER)
-    assert done.result["resumptions"] == 1
-
-
-MEAN = (*LONGER, "averaging={start: 0.5}")
-
-
-@pytest.mark.parametrize("mode", ["single", "sync"])
-def test_a_mean_over_the_last_epochs_has_the_same_bits_after_a_kill(
-    cluster: Cluster, mode: str
-) -> None:
-    """Killed when the mean has begun, and a checkpoint has a part of it."""
-    words = (f"mode={mode}", *MEAN, "checkpoint.every_updates=25")
-    with cluster.held(130, words=words) as job:
-        killed = job.kill()
-    assert newest(killed) == 125, "the mean has two of the eight epochs"
-    done = cluster.train(*words, resumed=killed)
-    assert bits(done) == golden(MEAN)
-    assert done.result["resumptions"] == 1
-
-
-def newest(run: Path) -> int:
-    """The update of the newest checkpoint."""
-    paths = run.glob("checkpoints/update-*.json")
-    return max(int(path.stem.partition("-")[2]) for path in paths)
 
 
 def test_whatever_happens_on_the_way(cluster: Cluster) -> None:

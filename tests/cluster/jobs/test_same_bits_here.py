@@ -11,6 +11,7 @@ from core.data import Dataset
 from core.data.dataset import Array
 from core.ground.lazy import tf
 from core.models.operations import compiled_by_xla
+from tests.cluster.apps import recurrent
 from tests.cluster.apps.looping import dropout_in_a_cell_and_behind_it, normalization_in_a_cell
 from tests.cluster.jobs.steps_here import (
     EVERY_ROW,
@@ -26,15 +27,10 @@ from tests.cluster.jobs.steps_here import (
 AUGMENT = {"rotation_degrees": 30.0, "time_warp": 0.3}
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "lion", "rmsprop", "adagrad"])
-def test_the_modes_agree(data: Dataset, optimizer: str) -> None:
-    agreed(Scaled(PROBLEM), data, optimizer={"name": optimizer})
-
-
-@pytest.mark.parametrize("make", [dropout_in_a_cell_and_behind_it, normalization_in_a_cell])
-def test_the_modes_agree_on_values_that_a_model_changes_inside_a_loop(
-    data: Dataset, make: object
-) -> None:
+@pytest.mark.parametrize(
+    "make", [dropout_in_a_cell_and_behind_it, normalization_in_a_cell, recurrent.model]
+)
+def test_the_modes_agree_on_a_model_of_keras(data: Dataset, make: object) -> None:
     agreed(of_app(make), data)
 
 

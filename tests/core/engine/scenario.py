@@ -10,18 +10,14 @@ import json
 import os
 import sys
 import threading
-import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 from unittest import mock
 
 import psutil
 
-from core.engine.membership import Phase
 from core.engine.runtime import Runtime, device
-from core.engine.workers import Item, Outcome
+from core.engine.workers import Outcome
 from core.ground.lazy import tf
 from core.server.sockets import cut
 from tests.core.engine.processes import Roles
@@ -50,56 +46,6 @@ def absent_at_connect(roles: Roles) -> dict[str, Any]:
     story.join(3)
     story.run("third", 300)
     return story.end(joined=joined)
-
-
-def drained(roles: Roles) -> dict[str, Any]:
-    """Worker 1 is drained in mid-run, killed, and started anew.
-
-    Then worker 0, which had to wait for it.
-    """
-    story = Story(roles, spin=500)
-    attempts: list[int] = []
-
-    def steps() -> Iterator[None]:
-        """What this thread does between outcomes.
-
-        It starts the processes, which die with the thread that did.
-        """
-        while story.done < 50:
-            yield
-        for task, seconds, then in (
-            (1, 60.0, roles.kill),
-            (0, 0.5, roles.launch),
-            (0, 60.0, roles.kill),
-        ):
-            answer = asker.submit(story.dispatcher.drain, task, seconds)
-            while not answer.done():
-                yield
-            answers.append(answer.result().value)
-            then("worker:0" if len(answers) == 3 else "worker:1")
-
-    def hook(outcome: Outcome) -> None:
-        attempts.append(outcome.attempts)
-        next(doing, None)
-
-    answers: list[str] = []
-    doing = steps()
-    with ThreadPoolExecutor(1) as asker:
-        story.run("first", 100, hook, until=lambda: len(answers) == 3)
-        live_meanwhile = sorted(story.dispatcher.live)
-        story.join(2, 5.0)  # a look has to find it silent: nobody launches it yet
-        roles.launch("worker:0")
-        joined = story.join(2)
-        story.run("second", 100, hook)
-        answers.append(story.dispatcher.drain(2, 0.5).value)
-        story.dispatcher.hold_parameters_on(frozenset({0}))
-        answers.append(story.dispatcher.drain(0, 0.5).value)
-    return story.end(
-        answers=answers,
-        attempts=max(attempts),
-        joined=joined,
-        live_meanwhile=live_meanwhile,
-    )
 
 
 def stopped_while_tracing(roles: Roles) -> dict[str, Any]:
@@ -135,41 +81,6 @@ def stopped_while_joining(roles: Roles) -> dict[str, Any]:
     story.join(3)
     story.run("second", 200)
     return story.end()
-
-
-def late_reply(roles: Roles) -> dict[str, Any]:
-    """Worker 1 is stopped in mid-step until another has done its item.
-
-    Its own late push is dropped at the shards.
-    """
-    story = Story(roles, spin=6_000)
-    late = story.dispatcher.membership.workers[1]
-    waits_for: list[int] = []
-    stuck: list[Item | None] = []
-
-    def under_way() -> float:
-        """How far worker 1 is with its item, as a share of the time that an item takes it."""
-        deadline = late.deadlines.get("update")  # it has none before its first answer
-        usual = None if deadline is None else deadline.median_seconds
-        if deadline is None or late.phase is not Phase.BUSY or usual is None or late.served < 5:
-            return 0.0
-        return (time.monotonic() - (late.due - deadline.seconds())) / usual
-
-    def hook(outcome: Outcome) -> None:
-        if not waits_for and late.item is not None and 0.2 < under_way() < 0.6:
-            roles.stop("worker:1")
-            waits_for.append(late.item.id)
-            stuck.append(late.item)
-        elif waits_for and outcome.item.id == waits_for[0]:
-            roles.go_on("worker:1")
-
-    def over() -> bool:
-        return bool(waits_for) and late.phase in (Phase.IDLE, Phase.BUSY) and late.item not in stuck
-
-    story.run("first", 60, hook, until=over)
-    story.join(3)
-    story.run("second", 40)
-    return story.end(waits_for=waits_for)
 
 
 def server_asked(roles: Roles) -> dict[str, Any]:
@@ -258,10 +169,8 @@ STORIES: dict[str, tuple[Tell, int, int]] = {
     story.__name__: (story, servers, workers)
     for story, servers, workers in [
         (absent_at_connect, 1, 3),
-        (drained, 2, 2),
         (stopped_while_tracing, 1, 3),
         (stopped_while_joining, 1, 3),
-        (late_reply, 2, 3),
         (server_asked, 1, 1),
         (mixed_servers, 1, 2),
         (path_cut, 1, 2),

@@ -85,17 +85,6 @@ def test_lean_and_stock_servers_serve_one_cluster() -> None:
     assert story["worked"]["first"] == [0, 1]
 
 
-def test_drained_workers_are_ended_one_after_the_other_and_no_item_is_sent_twice() -> None:
-    story = tell("drained")
-    assert exactly_once(story)
-    assert story["answers"] == ["drained", "last", "drained", "unknown", "holds parameters"]
-    assert story["attempts"] == 1
-    assert (story["duplicates_dropped"], story["late_replies"]) == (0, 0)
-    assert story["departures"] == {"0": 0, "1": 0}
-    assert (story["live_meanwhile"], story["joined"]) == ([1], 2)
-    assert story["worked"]["second"] == [0, 1]
-
-
 def test_to_ask_a_server_sends_no_function_to_workers_of_which_one_may_be_stopped() -> None:
     assert tell("server_asked") == {"sent": []}
 
@@ -121,15 +110,6 @@ def test_many_that_stop_at_once_leave_in_one_change_while_the_others_work_on() -
     assert story["changes"] <= 3, "and not one for each of the five"
     assert story["meanwhile"] > 5, "the others got new items before the stopped ones had left"
     assert story["joined"] == 10
-
-
-def test_a_late_push_of_a_worker_that_was_given_up_is_dropped_at_the_shards() -> None:
-    story = tell("late_reply")
-    assert exactly_once(story)
-    assert story["waits_for"], "worker 1 was never met in mid-step"
-    assert story["late_replies"] >= 1
-    assert story["duplicates_dropped"] >= 1
-    assert story["worked"]["second"] == [0, 1, 2]
 
 
 def test_a_parameter_server_that_dies_ends_the_run_with_an_error_that_names_it() -> None:

@@ -42,16 +42,14 @@ os._exit(0)
 """
 
 
-def graphs_sent(
-    uid: int, ports: Sequence[int], folder: Path, mode: int = 0o777
-) -> tuple[dict[int, bool], list[Path]]:
+def graphs_sent(uid: int, ports: Sequence[int], folder: Path) -> tuple[dict[int, bool], list[Path]]:
     """Whether a graph that writes a file runs through each of these ports, and the files written.
 
     The folder is one that everybody may write to, so that only the ports stand between the account
-    and the file; with another `mode` it is the account that runs the graph.
+    and the file.
     """
     folder.mkdir(exist_ok=True)
-    folder.chmod(mode)
+    folder.chmod(0o777)
     words = [
         sys.executable,
         "-c",

@@ -14,13 +14,10 @@ from core.control.own_state import state_of
 from core.inventory import addresses
 from deploy.cluster.connector import Connector
 from deploy.commands import machine_actions
-from deploy.release.requirements import committed, environment_key
 from tests.deploy.over_ssh.sshd import (
     ACCOUNT,
     Sshd,
-    needs_sudo,
     new_key,
-    running_sshd,
     sshd_with_an_account,
 )
 from tests.deploy.three_nodes import THREE, write
@@ -214,36 +211,6 @@ def test_ssh_takes_the_jump_host_of_the_configuration_and_the_named_key_alone(
     fab("deploy ssh --node pi-1").says()
     assert f"ProxyJump={getpass.getuser()}@gate:2222" in seen
     assert seen[seen.index("-i") :][:4] == ["-i", str(sshd.user_key), "-o", "IdentitiesOnly=yes"]
-
-
-def test_plan_of_a_fit_node_changes_nothing(tmp_path: Path, fab: Fab) -> None:
-    """The node has its environment: a folder mounted over /opt, which only its own sshd sees."""
-    needs_sudo()
-    needs.mount_namespace()
-    ask = "import platform; print(platform.python_version(), platform.machine())"
-    python, machine = subprocess.check_output(["/usr/bin/python3", "-c", ask], text=True).split()
-    key = environment_key(committed(), python, machine)
-    opt = tmp_path / "opt"
-    (opt / "pscluster/environments" / key).mkdir(parents=True)
-    (opt / "pscluster/environments" / key / ".complete").touch()
-    script = f'mount --bind "{opt}" /opt && exec "$@"'
-    with running_sshd(tmp_path, wrapper=("unshare", "-m", "sh", "-c", script, "sh")) as server:
-        write(tmp_path, ONE, server)
-        fab("deploy trust --yes").says()
-        check = fab("deploy check --json")
-        for finding in json.loads(check.stdout)["findings"]:
-            if finding["level"] == "problem":
-                needs.possible(f"this machine is no fit node: {finding['line']}")
-        assert check.code == 0
-        before = sorted(opt.rglob("*"))
-        plan = fab("deploy plan --json").json()
-        phases = {phase: nodes.get("pi-1", []) for phase, nodes in plan["phases"].items()}
-        assert (plan["unfit"], plan["changes"]) == ({}, sum(map(len, phases.values())))
-        subjects = [change["subject"] for change in phases["services"]]
-        assert subjects[-2:] == ["pscluster-ps-0.service", "pscluster-worker-0.service"]
-        assert "environment" not in {change["kind"] for change in phases["code"]}
-        fab("deploy plan").says(f"{plan['changes']} to change; `fab deploy start --inventory ")
-        assert sorted(opt.rglob("*")) == before
 
 
 @pytest.mark.usefixtures("asked")

@@ -90,6 +90,7 @@ def test_a_retry_of_one_that_went_on_to_its_end_is_for_those_that_failed(
     nodes: PlayedNodes, fab: Fab
 ) -> None:
     nodes.break_down("pi-2", "code")
+    fab("deploy plan").says(" to change; `fab deploy start --inventory ")
     fab("deploy start --no-jobs").says(code=3)
     assert (nodes.done("pi-2"), nodes.done("pi-3")) == (["prepare"], EVERYTHING)
     nodes.mend("pi-2", "code")

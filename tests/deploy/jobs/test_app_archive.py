@@ -3,22 +3,16 @@
 import os
 import tarfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cluster.apps.files import AppFiles, files_of_app
 from core.ground.errors import ClusterError, UsageError
 from core.ground.parcel import blocks_of, packed
-from deploy.jobs import request
 from deploy.jobs.request import unpack_app
 from tests.deploy.jobs import archives
 from tests.deploy.jobs.archives import entry
-from tests.deploy.tables import Tables
-
-rows = Tables(__file__)
 
 
 @pytest.fixture
@@ -90,15 +84,4 @@ def test_a_link_in_place_of_the_archive_is_not_followed(app: AppFiles, tmp_path:
     archive.unlink()
     archive.symlink_to(tmp_path / "real.tar")
     with pytest.raises(ClusterError, match="cannot be unpacked"):
-        unpack_app(archive, app.digest, folder)
-
-
-@rows("limit", "value")
-def test_more_than_an_app_has_is_refused(
-    app: AppFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
-) -> None:
-    archive, folder = arrive(tmp_path, pack(app))
-    small: dict[str, Any] = {limit: value}
-    monkeypatch.setattr(request, "APP", replace(request.APP, **small))
-    with pytest.raises(ClusterError, match=r"at most|more than"):
         unpack_app(archive, app.digest, folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.ground.errors import ClusterError, ExitCode, UsageError
+from core.ground.errors import ClusterError, ExitCode
 from core.inventory import load
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.jobs import attached_job
@@ -92,19 +92,6 @@ def test_ctrl_c_detaches_and_the_job_goes_on(
     cancelled = jobs.cancel(running.id)
     assert (cancelled.state, cancelled.exit_code) == (JobState.CANCELLED, ExitCode.CANCELLED)
     assert attached_job.finish(jobs, cancelled) == ExitCode.CANCELLED
-
-
-def test_a_second_job_is_refused_in_the_nodes_own_words_and_leaves_nothing(node: JobNode) -> None:
-    jobs, first = node.waiting()
-    with pytest.raises(
-        ClusterError, match=rf"rpi11: the job did not begin: a job is running .*\({first}\): wait"
-    ):
-        jobs.submit("pi", [])
-    assert [(record.id, record.state) for record in jobs.records()] == [(first, JobState.RUNNING)]
-    assert jobs.choose(None).id == first
-    with pytest.raises(UsageError, match=f"--job other: the latest are {first}"):
-        jobs.choose("other")
-    jobs.cancel(first)
 
 
 def test_nothing_is_lost_or_repeated_when_the_connection_breaks(

@@ -96,17 +96,6 @@ def test_on_one_machine_the_request_carries_the_cluster_s_token(
     assert "does not know the expected key" in refused
 
 
-def test_a_parameter_server_among_them_is_told_of_and_nobody_is_waited_for(
-    inventory: Inventory, fleet: Fleet, job: Job, capsys: pytest.CaptureFixture[str]
-) -> None:
-    workers = inventory.of_role("worker")
-    drain(inventory, fleet, [*inventory.of_role("ps"), *workers])
-    drain(inventory, fleet, workers)  # nobody would be left
-    assert job.asked == []
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("ps:0 holds the parameters of the job that runs")
-
-
 def test_without_a_job_there_is_nothing_to_say(
     inventory: Inventory, fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
