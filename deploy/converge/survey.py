@@ -196,8 +196,16 @@ def _facts(
     )
 
 
-def _sections(answer: str, section: str) -> dict[str, str]:
-    sections: dict[str, str] = {}
+class _Sections(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        raise ClusterError(
+            f"the node's answer about itself lacks the part {name!r}: ask again; `fab deploy ssh`"
+            " looks at the node by hand"
+        )
+
+
+def _sections(answer: str, section: str) -> _Sections:
+    sections = _Sections()
     for part in ("\n" + answer).split(f"\n{section}")[1:]:
         name, _, body = part.partition("\n")
         sections.setdefault(name.strip(), body.rstrip("\n") if body.strip() else "")
