@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,9 @@ from deploy.cluster.connector import (
     DEADLINE_CODES,
     READ_BYTES,
     BoundedOutput,
+    CommandInput,
     Connector,
+    FileToWrite,
     Following,
     NodeUnreachableError,
     shortened,
@@ -37,7 +39,8 @@ LONGEST_LINE_BYTES = 4000
 """A longer command line goes through the input of a short one."""
 
 _WRITE = (
-    'umask 077; partial=$1.partial; cat >"$partial" && chmod "$2" "$partial" && mv -f "$partial"'
+    'umask 077; partial=$1.partial; cat >"$partial" && if [ "$(wc -c <"$partial")" -ne "$3" ]; then'
+    ' echo "expected $3 bytes" >&2; false; fi && chmod "$2" "$partial" && mv -f "$partial"'
     ' "$1" || { rm -f "$partial"; exit 1; }'
 )
 
@@ -79,7 +82,7 @@ class NodeConnection(Connector):
         self,
         prefix: list[str],
         command_line: list[str],
-        stdin: Iterable[bytes],
+        stdin: CommandInput,
         deadline_seconds: float,
         output: BoundedOutput,
         errors: BoundedOutput,
@@ -92,7 +95,7 @@ class NodeConnection(Connector):
             channel.settimeout(deadline_seconds + 2 * GRACE_SECONDS)
             line, before = _sent(quoted(*prefix, *limit, *command_line))
             channel.exec_command(line)
-            _exchange(channel, chain([before], stdin), output, errors)
+            _exchange(channel, before, stdin, output, errors)
             code = int(channel.recv_exit_status())
         except TimeoutError:
             return None
@@ -134,16 +137,16 @@ class NodeConnection(Connector):
         finally:
             channel.close()
 
-    def _put(self, blocks: Iterable[bytes], remote: str, mode: int, **how: Any) -> None:
+    def _put(self, file: FileToWrite, **how: Any) -> None:
         # As root never through a link; an account does no harm but its own.
         if how["root"]:
-            command_line = write_file(remote, mode)
+            command_line = write_file(file.path, file.mode, size_bytes=file.size_bytes)
         else:
-            command_line = shell(_WRITE, remote, f"{mode:o}")
-        written = self.run(command_line, stdin=blocks, **how)
+            command_line = shell(_WRITE, file.path, f"{file.mode:o}", file.size_bytes)
+        written = self.run(command_line, stdin=file.blocks, **how)
         if not written.ok:
             raise NodeUnreachableError(
-                f"{self.name}: {remote} cannot be written: {' '.join(written.last_lines)}"
+                f"{self.name}: {file.path} cannot be written: {' '.join(written.last_lines)}"
             )
 
     def close(self) -> None:
@@ -261,9 +264,9 @@ def _end_when_silent(connected: object) -> None:
 
 
 def _exchange(
-    channel: Any, stdin: Iterable[bytes], output: BoundedOutput, errors: BoundedOutput
+    channel: Any, before: bytes, stdin: CommandInput, output: BoundedOutput, errors: BoundedOutput
 ) -> None:
-    """Send all of `stdin` while reading both streams to their ends.
+    """Send `before` and all of `stdin` while reading both streams to their ends.
 
     Any order of the two could block without an end.
     """
@@ -272,11 +275,14 @@ def _exchange(
         # The command may end without reading it all, and the deadline closes the channel.
         with suppress(OSError):
             # In pieces: paramiko's sendall copies all that is left for each packet it sends.
-            for block in stdin:
+            for block in chain([before], stdin):
                 for start in range(0, len(block), READ_BYTES):
                     channel.sendall(block[start : start + READ_BYTES])
         with suppress(OSError):
-            channel.shutdown_write()
+            if stdin.problem is None:
+                channel.shutdown_write()
+            else:
+                channel.close()  # sshd ends the input then: who reads files counts their bytes
 
     def read_errors() -> None:
         with suppress(OSError):

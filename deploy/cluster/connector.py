@@ -4,16 +4,17 @@ SSH (`connection`) and this machine (`local`).
 """
 
 import getpass
+import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from core.ground.errors import ClusterError
+from core.ground.errors import ClusterError, reason_of
 from core.ground.parcel import Content, blocks_of
 from deploy.common.command_line import Words, as_account, checked, quoted
 
@@ -71,6 +72,28 @@ class BoundedOutput:
             + (f"\n... {left_out} bytes left out\n".encode() if left_out else b"")
             + tail
         )
+
+
+class CommandInput:
+    """Blocks of a command's input; `problem` is the error that ended them early."""
+
+    def __init__(self, blocks: Iterable[bytes]) -> None:
+        self._blocks = blocks
+        self.problem: Exception | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._blocks
+        except Exception as problem:  # of a thread that sends; `check` raises it in another one
+            self.problem = problem
+
+    def check(self, node: str) -> None:
+        """Raises ClusterError where they ended early."""
+        if self.problem is not None:
+            reason = reason_of(self.problem)
+            raise ClusterError(
+                f"{node}: what travels there cannot be read: {reason}"
+            ) from self.problem
 
 
 DEADLINE_CODES = frozenset({124, 137})
@@ -134,6 +157,16 @@ class CommandResult:
         return tuple(output.splitlines()[-_LAST_LINES:])
 
 
+@dataclass(frozen=True)
+class FileToWrite:
+    """A file for the node. Another number of bytes than `size_bytes` is no whole one."""
+
+    blocks: Iterable[bytes]
+    size_bytes: int
+    path: str
+    mode: int
+
+
 Following = tuple[Callable[[], bytes | None], Callable[[], int]]
 """Bytes that a followed command printed next: None for nothing yet, no bytes at its end; and its
 return code then."""
@@ -181,7 +214,7 @@ class Connector(ABC):
         over. `stdin` is its input, or blocks of it. Of what it prints `kept_bytes` are kept, half
         of them its beginning and half its end; with `into` it goes there instead, and more than
         `kept_bytes` end the command. Raises NodeUnreachableError, NodeDeadlineError,
-        NodeOutputError.
+        NodeOutputError; ClusterError where blocks cannot be read, which ends the command.
         """
         command_line = checked(command_line)
         command = quoted(*command_line)
@@ -190,10 +223,11 @@ class Connector(ABC):
         prefix = as_account([], root=root, user=user)
         if isinstance(stdin, bytes):
             stdin = [stdin]
+        blocks = CommandInput(stdin)
         self.open()
         begun = time.monotonic()
         try:
-            code = self._run(prefix, command_line, stdin, deadline_seconds, output, errors)
+            code = self._run(prefix, command_line, blocks, deadline_seconds, output, errors)
         except NodeUnreachableError as error:
             error.printed = output.content()
             raise
@@ -201,6 +235,8 @@ class Connector(ABC):
             raise NodeOutputError(
                 f"{self.name}: what `{shortened(command)}` prints: {error}"
             ) from error
+        finally:
+            blocks.check(self.name)  # before what its early end brought about
         if code is None:
             raise NodeDeadlineError(
                 f"{self.name}: not done within {deadline_seconds:.0f} s and ended:"
@@ -265,8 +301,12 @@ class Connector(ABC):
         with ExitStack() as resources:
             if isinstance(content, Path):
                 content = resources.enter_context(content.open("rb"))
-            blocks = blocks_of(content)
-            self._put(blocks, remote, mode, deadline_seconds=deadline_seconds, root=root, user=user)
+            if isinstance(content, bytes):
+                size_bytes = len(content)
+            else:
+                size_bytes = os.fstat(content.fileno()).st_size
+            file = FileToWrite(blocks_of(content), size_bytes, remote, mode)
+            self._put(file, deadline_seconds=deadline_seconds, root=root, user=user)
 
     @abstractmethod
     def close(self) -> None:
@@ -282,7 +322,7 @@ class Connector(ABC):
         self,
         prefix: list[str],
         command_line: list[str],
-        stdin: Iterable[bytes],
+        stdin: CommandInput,
         deadline_seconds: float,
         output: BoundedOutput,
         errors: BoundedOutput,
@@ -296,7 +336,7 @@ class Connector(ABC):
         """
 
     @abstractmethod
-    def _put(self, blocks: Iterable[bytes], remote: str, mode: int, **how: Any) -> None:
+    def _put(self, file: FileToWrite, **how: Any) -> None:
         """Write a file; `how` as `run` takes it."""
 
     @abstractmethod

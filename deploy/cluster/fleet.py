@@ -8,7 +8,7 @@ import select
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,7 +21,9 @@ from deploy.cluster.connection import NodeConnection
 from deploy.cluster.connector import (
     READ_BYTES,
     BoundedOutput,
+    CommandInput,
     Connector,
+    FileToWrite,
     Following,
     NodeUnreachableError,
 )
@@ -46,10 +48,12 @@ class Local(Connector):
         self._environment = environment_for_any_folder()
         self._children: set[subprocess.Popen[bytes]] = set()
 
-    def _put(self, blocks: Iterable[bytes], remote: str, mode: int, **how: Any) -> None:
-        with atomic_stream(Path(remote)) as file:
-            file.writelines(blocks)
-        Path(remote).chmod(mode)
+    def _put(self, file: FileToWrite, **how: Any) -> None:
+        blocks = CommandInput(file.blocks)
+        with atomic_stream(Path(file.path)) as stream:
+            stream.writelines(blocks)
+            blocks.check(self.name)
+        Path(file.path).chmod(file.mode)
 
     def close(self) -> None:
         """End the commands under way; this machine has no connection to close."""
@@ -60,7 +64,7 @@ class Local(Connector):
         self,
         prefix: list[str],
         command_line: list[str],
-        stdin: Iterable[bytes],
+        stdin: CommandInput,
         deadline_seconds: float,
         output: BoundedOutput,
         errors: BoundedOutput,
@@ -74,7 +78,7 @@ class Local(Connector):
 
             timer = threading.Timer(deadline_seconds, end_it)
             threads = [
-                threading.Thread(target=_send, args=(process.stdin, stdin), daemon=True),
+                threading.Thread(target=_send, args=(process, stdin), daemon=True),
                 threading.Thread(target=_receive, args=(process.stderr, errors), daemon=True),
                 timer,
             ]
@@ -148,9 +152,11 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _send(pipe: Any, blocks: Iterable[bytes]) -> None:
-    with suppress(OSError), pipe:  # the command may end before it read everything
+def _send(process: Any, blocks: CommandInput) -> None:
+    with suppress(OSError), process.stdin as pipe:  # the command may end before it read everything
         pipe.writelines(blocks)
+        if blocks.problem is not None:
+            _end(process)  # it would take a part for the whole
 
 
 def _receive(pipe: Any, output: BoundedOutput) -> None:

@@ -62,9 +62,11 @@ def make_point(path: str) -> list[str]:
     return _files("point", path)
 
 
-def write_file(path: str, mode: int = 0o644, owner: str = "root") -> list[str]:
-    """Write stdin to a file atomically. Its folder must exist."""
-    return _files("write", path, f"{mode:o}", owner)
+def write_file(
+    path: str, mode: int = 0o644, owner: str = "root", size_bytes: int | str = ""
+) -> list[str]:
+    """Write stdin to a file atomically, if it has the bytes where these are. Its folder exists."""
+    return _files("write", path, f"{mode:o}", owner, f"{size_bytes}")
 
 
 def remove(path: str) -> list[str]:

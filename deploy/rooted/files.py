@@ -269,12 +269,20 @@ def put(parent: int, name: str, blocks: Iterable[bytes], mode: int, uid: int, gi
         raise
 
 
-def write(path: str, mode: str, owner: str) -> None:
-    """Write stdin to the file `path`."""
+def write(path: str, mode: str, owner: str, size: str) -> None:
+    """Write stdin to the file `path`. Raises Refused for another size, unless that is empty."""
+
+    def blocks() -> Iterator[bytes]:
+        received = 0
+        while block := os.read(sys.stdin.fileno(), BLOCK_BYTES):
+            received += len(block)
+            yield block
+        if size not in ("", str(received)):
+            raise Refused(f"{path}: expected {size} bytes, {received} came: try it again")
+
     uid, gid = account_ids(owner)
-    blocks = iter(lambda: os.read(sys.stdin.fileno(), BLOCK_BYTES), b"")
     with parent_of(path) as (parent, name):
-        put(parent, name, blocks, int(mode, 8), uid, gid)
+        put(parent, name, blocks(), int(mode, 8), uid, gid)
 
 
 def discard(parent: int, name: str) -> None:

@@ -7,7 +7,6 @@ mounts, nftables, NFS) is done by `play_command.py`, which keeps in files what e
 import hashlib
 import subprocess
 import zipfile
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache
@@ -15,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from deploy.cluster.connector import BoundedOutput, Connector, Following
+from deploy.cluster.connector import BoundedOutput, CommandInput, Connector, FileToWrite, Following
 from deploy.common.project import ROOT
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.subject import PublishedFile
@@ -124,7 +123,7 @@ class PlayedMachine(Connector):
         self,
         prefix: list[str],
         words: list[str],
-        stdin: Iterable[bytes],
+        stdin: CommandInput,
         deadline_seconds: float,
         kept: BoundedOutput,
         said: BoundedOutput,
@@ -145,8 +144,8 @@ class PlayedMachine(Connector):
         said.add(done.stderr.replace(str(self.node.root).encode(), b""))
         return done.returncode
 
-    def _put(self, blocks: Iterable[bytes], remote: str, mode: int, **how: Any) -> None:
-        self.node.write(remote, "").write_bytes(b"".join(blocks))
+    def _put(self, file: FileToWrite, **how: Any) -> None:
+        self.node.write(file.path, "").write_bytes(b"".join(file.blocks))
 
     def _following(self, prefix: list[str], words: list[str]) -> AbstractContextManager[Following]:
         raise NotImplementedError

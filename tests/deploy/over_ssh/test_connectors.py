@@ -89,6 +89,30 @@ def test_a_file_is_written_whole_with_its_mode(node: Connector, tmp_path: Path) 
     assert list(folder.iterdir()) == [target]
 
 
+def test_an_input_that_cannot_be_read_to_its_end_is_told_and_no_whole_one(
+    node: Connector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def blocks(content: object = None) -> Iterator[bytes]:
+        yield b"some"
+        raise OSError(5, "Input/output error")
+
+    folder = tmp_path / "made"
+    folder.mkdir()
+    target = folder / "target"
+    target.write_text("before")
+    told = pytest.raises(ClusterError, match=r"node: what travels there .*: Input/output error")
+    with told:
+        node.run(["cat"], stdin=blocks())
+    if isinstance(node, Local):
+        with told:
+            node.run(shell('cat >/dev/null && rm "$1"', str(target)), stdin=blocks())
+    monkeypatch.setattr(connector, "blocks_of", blocks)
+    with told:
+        node.put(b"some more", str(target), deadline_seconds=10)
+    eventually(lambda: list(folder.iterdir()) == [target], "the end of the command")
+    assert target.read_text() == "before"
+
+
 def test_lines_are_passed_on_as_they_come_until_a_stop(node: Connector, tmp_path: Path) -> None:
     seen: list[str] = []
     stop = threading.Event()

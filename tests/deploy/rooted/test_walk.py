@@ -121,7 +121,9 @@ def test_a_folder_is_given_over_with_what_is_in_it_and_nothing_behind_a_link(pla
 def test_a_file_is_written_whole_in_the_place_of_a_link(place: Path) -> None:
     path = place / "file"
     path.symlink_to(place / "treasure" / "file")
-    do(write_file(str(path), 0o640, "nobody"), b"new")
+    do(write_file(str(path), 0o640, "nobody", 3), b"new")
+    for size in (0, 2):
+        assert "bytes, 1 came: try it again" in refused(write_file(str(path), size_bytes=size))
     assert (path.read_bytes(), owner(path)) == (b"new", (NOBODY, 0o640))
     assert names(place) == ["file", "theirs", "treasure"]
     assert "No such file" in refused(write_file(str(place / "missing" / "file")))
