@@ -10,7 +10,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from core.data.dataset import CLASSIFICATION
 from core.data.given import batches_of
 from core.data.stored_values import plain
 from core.ground.errors import DataError, UsageError, reason_of
-from core.ground.files import folder_beside, take_name, user_cache
+from core.ground.files import folder_beside, user_cache
 from pscluster.function_source import ModuleCode, source_of
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test", "groups", "labels", "weights")
@@ -239,8 +238,11 @@ def _moved(folder: Path, apps: Path, name: str) -> Path:
         with file.open("rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
     place = apps / f"{name}-{digest.hexdigest()[:16]}"  # a run shows it as the model's name
-    with suppress(FileExistsError):
-        take_name(folder, place)
+    try:
+        folder.rename(place)
+    except OSError:
+        if not place.is_dir() or not any(place.iterdir()):
+            raise
     return place
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, get_args, get_origin, get_type_hints
 
 from core.ground.errors import ClusterError
+from core.ground.locks import locked_folder
 
 OTHER_RUNS = "change `runs`"
 """What else helps against a failed write in a run's folder."""
@@ -85,22 +86,33 @@ def whole_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 def folder_beside(path: Path, mode: int = 0o777) -> Iterator[Path]:
     """Make a folder beside `path`; it goes at the end of the block, unless it got another name.
 
-    What killed processes of this machine left there goes first, and a forked child removes none.
-    Raises OSError.
+    What killed processes of this account and machine left there goes first: no living process holds
+    its lock. A forked child, which shares the lock, removes none. Raises OSError.
     """
     maker = os.getpid()
     prefix = f".{path.name}.{os.uname().nodename}@"
     for leftover in path.parent.glob(f"{glob.escape(prefix)}*{PARTIAL}"):
-        process = leftover.name.removeprefix(prefix).partition("-")[0]
-        if process.isdecimal() and not Path("/proc", process).exists():
-            shutil.rmtree(leftover, ignore_errors=True)
-    partial = path.with_name(f"{prefix}{maker}-{secrets.token_hex(4)}{PARTIAL}")
-    try:
-        partial.mkdir(mode)
-        yield partial
-    finally:
-        if os.getpid() == maker:
-            shutil.rmtree(partial, ignore_errors=True)
+        with contextlib.suppress(OSError), locked_folder(leftover) as descriptor:
+            if os.fstat(descriptor).st_uid == os.geteuid():
+                shutil.rmtree(leftover, ignore_errors=True)
+    with contextlib.ExitStack() as locks:
+        partial = _new_folder(path.with_name(f"{prefix}{maker}"), mode, locks)
+        try:
+            yield partial
+        finally:
+            if os.getpid() == maker:
+                shutil.rmtree(partial, ignore_errors=True)
+
+
+def _new_folder(prefix: Path, mode: int, locks: contextlib.ExitStack) -> Path:
+    """Make a folder and hold its lock. Another process may take it for a leftover until then."""
+    while True:
+        folder = prefix.with_name(f"{prefix.name}-{secrets.token_hex(4)}{PARTIAL}")
+        folder.mkdir(mode)
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):
+            locks.enter_context(locked_folder(folder))
+            if folder.exists():
+                return folder
 
 
 def take_name(partial: Path, path: Path) -> None:
@@ -183,7 +195,6 @@ MOST_LEVELS = 100
 """Lists and objects in each other; ours have ten."""
 NO_LINK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Flags to open a file that anybody may have put there: without O_NONBLOCK, a pipe would wait."""
-FOLDER_NO_LINK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def parsed_json(content: str | bytes | bytearray, **options: Any) -> Any:

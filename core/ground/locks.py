@@ -72,6 +72,20 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def locked_folder(path: Path) -> Iterator[int]:
+    """Hold the lock of a folder, also in forked children; its descriptor.
+
+    Raises OSError; BlockingIOError where another process holds it.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        take(descriptor)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def take(descriptor: int, *, wait: bool = False, shared: bool = False) -> None:
     """Lock an open file or folder until its last descriptor is closed.
 

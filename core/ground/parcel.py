@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Protocol
 
 from core.ground.errors import ClusterError, reason_of
-from core.ground.files import FULL, of_disk, remedy_of, whole_folder, write_refusal
+from core.ground.files import of_disk, remedy_of, whole_folder, write_refusal
 
 MOST_NAME_BYTES = 255
 LEFT_FREE_BYTES = 512 << 20
@@ -190,25 +190,55 @@ FileToPack = tuple[str, int, Readable]
 """Its name in the archive, its bytes, and what reads them."""
 
 
-def opened(paths: Mapping[str, Path]) -> Iterator[FileToPack]:
-    """Open each file, by its name in the archive. Raises ClusterError for an unreadable one."""
-    for name, path in paths.items():
+@dataclass(frozen=True)
+class _FileStream:
+    path: Path
+    file: BinaryIO
+
+    def read(self, count: int = -1, /) -> bytes:
+        """Return so many bytes. Raises ClusterError, which names the file."""
         try:
-            stream = path.open("rb")
+            block = self.file.read(count)
         except OSError as problem:
-            raise ClusterError(f"{path}: cannot be read: {reason_of(problem)}") from None
-        with stream:
-            yield name, os.fstat(stream.fileno()).st_size, stream
+            raise _unreadable(self.path, problem) from None
+        if len(block) < count:
+            raise _changed(self.path)
+        return block
+
+
+def _unreadable(path: Path, problem: OSError) -> ClusterError:
+    return ClusterError(f"{path}: cannot be read: {reason_of(problem)}")
+
+
+def _changed(path: Path) -> ClusterError:
+    return ClusterError(f"{path}: has changed while it was packed: run it again")
+
+
+def opened(files: Mapping[str, tuple[Path, int]]) -> Iterator[FileToPack]:
+    """Open each file, by its name in the archive; beside its path is its size as it was seen.
+
+    Raises ClusterError for a file that cannot be read, or has another size by its end.
+    """
+    for name, (path, size_bytes) in files.items():
+        try:
+            file = path.open("rb")
+        except OSError as problem:
+            raise _unreadable(path, problem) from None
+        with file:
+            yield name, size_bytes, _FileStream(path, file)
+            if os.fstat(file.fileno()).st_size != size_bytes:
+                raise _changed(path)
 
 
 @contextlib.contextmanager
 def packed(files: Iterable[FileToPack], compressed: bool = True) -> Iterator[BinaryIO]:
     """A tar of files in a file without a name; the same files give the same bytes.
 
-    Raises ClusterError where a file cannot be read, or this machine has no room.
+    Raises ClusterError where this machine cannot keep it, and what reading a file raises.
     """
-    with tempfile.TemporaryFile() as archive:
+    with contextlib.ExitStack() as resources:
         try:
+            archive = resources.enter_context(tempfile.TemporaryFile())
             if compressed:
                 with gzip.GzipFile("", "wb", fileobj=archive, mtime=0) as tar:
                     _write_tar(tar, files)
@@ -217,13 +247,8 @@ def packed(files: Iterable[FileToPack], compressed: bool = True) -> Iterator[Bin
             archive.flush()
         except OSError as problem:
             with contextlib.suppress(OSError):
-                archive.close()  # which writes what is left, on the same disk
-            if problem.errno not in FULL:
-                raise ClusterError(
-                    f"what travels cannot be read: {reason_of(problem)}: look at its files and"
-                    " their disk"
-                ) from None
-            place = Path(tempfile.gettempdir())
+                resources.close()  # which writes what is left, on the same disk
+            place = Path(tempfile.tempdir or os.environ.get("TMPDIR", "/tmp"))
             what = "what travels cannot be packed there"
             raise write_refusal(place, what, problem, "name another folder in $TMPDIR") from None
         yield archive

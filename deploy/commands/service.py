@@ -316,8 +316,9 @@ def packed_export(export: Path) -> AbstractContextManager[BinaryIO]:
             f"{export}: expected a model of at most {LARGEST_BYTES:,} bytes, got"
             f" {described.bytes:,}"
         )
-    paths = {name: export / name for name in (NAME, described.file)}
-    return packed(opened(paths), compressed=False)
+    file, model = export / NAME, export / described.file
+    files = {NAME: (file, file.stat().st_size), described.file: (model, described.bytes)}
+    return packed(opened(files), compressed=False)
 
 
 def _nodes_that_serve(inventory: "Inventory") -> Sequence[str]:

@@ -60,25 +60,28 @@ def packed_program(program: Path) -> AbstractContextManager[BinaryIO]:
 
     Hidden files, links, Python environments and `runs/` stay here. Raises UsageError beyond
     MOST_FILES or MOST_BYTES and for a program that would stay here, ClusterError for a file that
-    cannot be read.
+    cannot be read or changes meanwhile.
     """
-    paths: set[Path] = set()
+    sizes: dict[Path, int] = {}
     total = 0
     for path, size in _program_files(program.parent):
-        paths.add(path)
+        sizes[path] = size
         total += size
-        if len(paths) > MOST_FILES or total > MOST_BYTES:
+        if len(sizes) > MOST_FILES or total > MOST_BYTES:
             raise UsageError(
                 f"{program.parent}: the folder of a program goes to the node whole, and this one"
                 f" has more than {MOST_FILES} files or {MOST_BYTES >> 20} MiB: put {program.name}"
                 " and its modules into a folder of their own"
             )
-    if program not in paths:
+    if program not in sizes:
         raise UsageError(
             f"{program}: hidden files and links stay here: name the program itself, by a plain name"
         )
-    names = {f"{PROGRAM_FOLDER}/{path.relative_to(program.parent)}": path for path in sorted(paths)}
-    return packed(opened(names))
+    files = {
+        f"{PROGRAM_FOLDER}/{path.relative_to(program.parent)}": (path, size)
+        for path, size in sorted(sizes.items())
+    }
+    return packed(opened(files))
 
 
 def _program_files(folder: Path) -> Iterator[tuple[Path, int]]:

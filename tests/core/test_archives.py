@@ -45,10 +45,33 @@ def test_a_disk_without_room_for_what_travels_is_one_line(
         raise AssertionError("it was packed")
 
 
-def test_a_file_that_became_shorter_is_one_line() -> None:
+def test_without_a_folder_for_what_travels_the_same_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
     with (
-        pytest.raises(ClusterError, match="what travels cannot be read: unexpected end of data"),
-        parcel.packed([("a", 9, io.BytesIO(b"some"))]),
+        pytest.raises(ClusterError, match=r"missing: what travels .*No such file.* name another"),
+        parcel.packed([]),
+    ):
+        raise AssertionError("it was packed")
+
+
+@pytest.mark.parametrize(
+    ("path", "size_bytes", "said"),
+    [
+        ("/proc/self/mem", 9, "cannot be read: Input/output error"),
+        ("some", 5, "has changed while it was packed: run it again"),
+        ("some", 3, "has changed while it was packed: run it again"),
+        ("missing", 3, "cannot be read: No such file"),
+    ],
+)
+def test_a_file_that_cannot_be_read_as_it_was_seen_is_named(
+    tmp_path: Path, path: str, size_bytes: int, said: str
+) -> None:
+    (tmp_path / "some").write_bytes(b"some")
+    with (
+        pytest.raises(ClusterError, match=f"{path}: {said}"),
+        parcel.packed(parcel.opened({"a": (tmp_path / path, size_bytes)})),
     ):
         raise AssertionError("it was packed")
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from core.ground.files import atomic_write, whole_folder
+from core.ground import files
+from core.ground.files import atomic_write, folder_beside, whole_folder
+from core.ground.locks import locked_folder
 
 
 def test_the_content_is_synced_then_named_then_the_name_is_synced(
@@ -85,11 +87,47 @@ def test_what_was_there_comes_back_when_a_rename_fails(
 
 
 def test_what_killed_processes_left_is_no_obstacle_and_goes(tmp_path: Path) -> None:
+    """Whatever their ids: that of a living one was given again, or is of another namespace."""
     run = tmp_path / "run"
     node = os.uname().nodename
-    for end in (f"{node}@99999999-a.partial", f"{node}@1-a.partial", "1.old"):
-        (tmp_path / f".run.{end}").mkdir()
-        (tmp_path / f".run.{end}" / "stale").touch()
+    living = f".run.{node}@99999999-b.partial"
+    for name in (
+        living,
+        f".run.{node}@99999999-a.partial",
+        f".run.{node}@1-a.partial",
+        ".run.1.old",
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "stale").touch()
     run.mkdir()
-    fill(run, "first")
-    assert held(tmp_path) == {"run/log": "first", f".run.{node}@1-a.partial/stale": ""}
+    with locked_folder(tmp_path / living):
+        fill(run, "first")
+        assert held(tmp_path) == {"run/log": "first", f"{living}/stale": ""}
+
+
+def test_a_folder_stays_while_its_maker_lives_and_where_another_account_made_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leftover = tmp_path / f".a.{os.uname().nodename}@99999999-a.partial"
+    leftover.mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: leftover.stat().st_uid + 1)
+    with folder_beside(tmp_path / "a") as folder:
+        assert leftover.exists()
+        monkeypatch.undo()
+        with folder_beside(tmp_path / "a") as other:
+            assert folder.exists()
+            assert other.exists()
+            assert not leftover.exists()
+
+
+def test_a_folder_that_went_before_it_was_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(path: Path) -> Any:
+        monkeypatch.undo()
+        path.rmdir()
+        return locked_folder(path)
+
+    monkeypatch.setattr(files, "locked_folder", late)
+    with folder_beside(tmp_path / "a") as folder:
+        assert folder.exists()

@@ -80,6 +80,17 @@ def test_arrays_come_back_and_the_same_folder_is_used_again(tmp_path: Path) -> N
     assert sorted(path.name for path in (tmp_path / "apps").iterdir()) == [folder.name]
 
 
+def test_nothing_but_its_own_content_passes_for_the_app(tmp_path: Path) -> None:
+    folder = written(tmp_path, model=network)
+    (folder / "app.py").unlink()
+    assert written(tmp_path, model=network) == folder
+    assert (folder / "app.py").is_file()
+    folder.rename(tmp_path / "whole")
+    folder.touch()
+    with pytest.raises(NotADirectoryError):
+        written(tmp_path, model=network)
+
+
 def test_large_arrays_lie_beside_the_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pscluster.app_folder.IN_APP_BYTES", 10)
     flags = app_flags(AppParts(network, ARRAYS), tmp_path)

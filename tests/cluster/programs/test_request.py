@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cluster.programs.program import ProgramRequest, program_file
-from core.ground.errors import UsageError
+from core.ground.errors import ClusterError, UsageError
 from core.ground.parcel import blocks_of, unpack_folder
 from deploy.jobs.program_task import PROGRAM_FOLDER, packed_program
 from deploy.jobs.request import PROGRAM, needs_roles, request_of
@@ -73,6 +73,14 @@ def test_a_folder_that_is_too_large_stays_here(tmp_path: Path) -> None:
         file.truncate(65 << 20)
     with pytest.raises(UsageError, match="a folder of their own"):
         packed_program(tmp_path / "p.py")
+
+
+def test_a_file_that_grows_after_the_look_does_not_travel(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"p.py": "", "log.txt": ""})
+    packing = packed_program(tmp_path / "p.py")
+    (tmp_path / "log.txt").write_text("more")
+    with pytest.raises(ClusterError, match=r"log\.txt: has changed"), packing:
+        raise AssertionError("it was packed")
 
 
 def test_a_program_on_the_workers_needs_no_roles() -> None:
