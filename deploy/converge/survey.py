@@ -20,6 +20,7 @@ from deploy.converge.machine_facts import (
     MachineFacts,
     MountFact,
     Questions,
+    Sections,
     Texts,
     UnitFact,
 )
@@ -196,16 +197,8 @@ def _facts(
     )
 
 
-class _Sections(dict[str, str]):
-    def __missing__(self, name: str) -> str:
-        raise ClusterError(
-            f"the node's answer about itself lacks the part {name!r}: ask again; `fab deploy ssh`"
-            " looks at the node by hand"
-        )
-
-
-def _sections(answer: str, section: str) -> _Sections:
-    sections = _Sections()
+def _sections(answer: str, section: str) -> Sections:
+    sections = Sections()
     for part in ("\n" + answer).split(f"\n{section}")[1:]:
         name, _, body = part.partition("\n")
         sections.setdefault(name.strip(), body.rstrip("\n") if body.strip() else "")
