@@ -168,6 +168,8 @@ class ForkServer:
                 if key.fileobj is self._channel:
                     if not self._take():
                         return
+                elif key.data.pid not in self._children:
+                    continue  # its end was heard with what is heard of its life
                 elif key.fileobj is key.data.life:
                     self._heard.unregister(key.data.life)
                     os.kill(key.data.pid, signal.SIGKILL)
