@@ -20,7 +20,7 @@ from cluster.apps.files import digests_variable
 from cluster.export.request import ExportRequest, TrainedRun, export_beside, take_place
 from core.cage import landlock
 from core.cage.__main__ import FAILED as NO_CAGE
-from core.cage.__main__ import words as words_in_cage
+from core.cage.__main__ import caged_command
 from core.cage.calls import what_holds
 from core.cage.profiles import ROOT, calls_of, profile
 from core.control.own_state import user_state
@@ -85,7 +85,7 @@ class CagedExport:
         return description
 
     def _run(self, partial: Path, folder: Path) -> None:
-        command = words_in_cage(PROFILE, self._words(folder), **self._slots(partial))
+        command = caged_command(PROFILE, self._words(folder), **self._slots(partial))
         environment = environment_in_cage(folder, self.app)
         with Child(command, environment=environment, ending=ENDING, new_session=True) as child:
             ended = child.wait()

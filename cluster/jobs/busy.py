@@ -121,6 +121,8 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
         share = Share(task.name, task.node, computes, after.device, after.processor, after.cores)
         if before is None:  # its figures so far may be of days
             return share
+        if before.cpu_seconds is None or after.cpu_seconds is None:
+            return share
         # One that was restarted in between counts from its new start.
         if before.started != after.started or before.cpu_seconds > after.cpu_seconds:
             before = UsageSample(0.0)

@@ -112,7 +112,7 @@ def role_metrics(
 class UsageSample:
     """What one process used so far, and what it is; None where it does not say."""
 
-    cpu_seconds: float
+    cpu_seconds: float | None
     cores: int | None = None
     processor: str | None = None
     device: str | None = None
@@ -133,10 +133,10 @@ def read_role(task: Task, timeout_seconds: float) -> UsageSample | None:
         return None
     values = {sample.name: sample.value for sample in samples}
     labels = {label: value for sample in samples for label, value in sample.labels.items()}
-    if CPU not in values:
+    if not values:  # another program has its port
         return None
     return UsageSample(
-        values[CPU],
+        values.get(CPU),
         int(values[CORES]) if CORES in values else None,
         labels.get("processor"),
         labels.get("device"),
@@ -187,7 +187,7 @@ class RoleReader:
         if reading is None:
             self._before.pop(task.name, None)
             return RoleSeen(task.name, answers=False)
-        core_seconds = reading.cpu_seconds / max(1, reading.cores or 1)
+        core_seconds = (reading.cpu_seconds or 0.0) / max(1, reading.cores or 1)
         now = time.monotonic(), reading.sent, reading.received, core_seconds
         before = self._before.get(task.name)
         self._before[task.name] = now
@@ -196,6 +196,8 @@ class RoleReader:
             seconds, *grown = [after - earlier for after, earlier in zip(now, before, strict=True)]
             if min(grown) >= 0:
                 rates = [grown[0] / seconds, grown[1] / seconds, min(1.0, grown[2] / seconds)]
+        if reading.cpu_seconds is None:
+            rates[2] = None
         return RoleSeen(
             task.name, True, reading.memory_bytes, rates[0], rates[1], reading.processor, rates[2]
         )

@@ -115,7 +115,7 @@ class RemoteProcess:
             return b""
         return bytes(output) or None
 
-    def look(self) -> None:
+    def notice_hang_up(self) -> None:
         """Notice between two programs that the node hung up: then only its end is to be read."""
         if self._files is None or self._code is not None:
             self.read_output()

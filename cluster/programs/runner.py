@@ -76,7 +76,9 @@ def run(
     until = time.monotonic() + connect_seconds
     proof_until = time.monotonic() + proof_seconds
     while True:
-        problem = "no proof of this program's key"
+        problem = (
+            "no proof of this program's key: another program has its port, or the lead is busy"
+        )
         try:
             with socket.create_connection(task.lead, timeout=5.0) as connection:
                 served = _LeadConnection(task, connection)
@@ -86,11 +88,10 @@ def run(
                 if served.is_proven:
                     proof_until = time.monotonic() + proof_seconds
         except OSError as error:
-            problem = str(error)
+            problem = f"{error}: it has ended, or its node cannot be reached"
         if time.monotonic() > min(until, proof_until):
             raise ClusterError(
-                f"{task.lead[0]}:{task.lead[1]}: expected the lead of the program, got {problem}:"
-                " it has ended"
+                f"{task.lead[0]}:{task.lead[1]}: expected the lead of the program, got {problem}"
             )
         pause(_PAUSE_SECONDS)
 

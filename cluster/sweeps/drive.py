@@ -11,7 +11,7 @@ from signal import Signals
 from typing import Any, Protocol
 
 from cluster.pages.files import RunRecord, SweepRecord
-from cluster.programs.lead import RunningProcess
+from cluster.programs.lead import LOST, RunningProcess
 from cluster.programs.output import BoundedLog
 from cluster.programs.process import read_rest
 from cluster.sweeps.executors import Executor, Places
@@ -228,7 +228,7 @@ class Drive:
         return RunExit(
             result,
             description,
-            not lease.executor.available,
+            code == LOST and not lease.executor.available,
             lease.ended_by_us,
             hopeless=code == ExitCode.BAD_USAGE,
         )
@@ -252,7 +252,7 @@ class Drive:
         return self.schedule.ended(name, ending, seconds, folder)
 
     def _over(self, name: str, run: RunRecord, ending: RunExit) -> None:
-        if ending.lost:
+        if ending.lost and run.state == "waiting":
             log.warning(
                 "%s is lost: run %s waits for another; its node gets runs again once it is back",
                 name,

@@ -125,7 +125,7 @@ class RemoteExecutor:
         process = self._lead.processes.get(self.name)
         if process is None:
             return
-        process.look()
+        process.notice_hang_up()
         if process.is_lost:
             process.leave(last=False)
             del self._lead.processes[self.name]

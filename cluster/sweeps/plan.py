@@ -235,7 +235,7 @@ MOST_STRIKES = 3
 class RunExit:
     """How a run's process ended. `result` is its `result.json`, where there is one.
 
-    `lost`: the node hung up. `description` says what it was, in one line.
+    `lost`: the node hung up before it ended. `description` says what it was, in one line.
     """
 
     result: Mapping[str, Any] | None

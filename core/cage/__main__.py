@@ -1,4 +1,4 @@
-"""Become another program in the cage of a profile: `python -m core.cage export made=OUT -- WORDS`.
+"""Become another program in a profile's cage: `python -m core.cage export made=OUT -- COMMAND`.
 
 What Landlock of this kernel does not cover is not held: ask `landlock.kernel_coverage()`.
 """
@@ -15,7 +15,7 @@ FAILED = 126
 """Answer of a shell for a program that cannot be executed."""
 
 
-def words(name: str, command: Sequence[str], **slots: Iterable[object]) -> list[str]:
+def caged_command(name: str, command: Sequence[str], **slots: Iterable[object]) -> list[str]:
     """Return the command line of `command` in the cage of a profile, for the Python that runs this.
 
     Each of the `slots` has an entry.
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> None:
         landlock.keep_capabilities(landlock.FILE_CAPABILITIES)
         calls.forbid_by(coverage, calls_of(name))
         os.execvp(command[0], command)
-    except OSError as problem:
+    except (OSError, ValueError) as problem:
         os.write(2, f"core.cage: {command[0]}: {problem}\n".encode())
         sys.exit(FAILED)
 

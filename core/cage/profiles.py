@@ -42,8 +42,10 @@ def _groups() -> Mapping[str, Fill]:
 
 
 def profile(name: str) -> Mapping[str, Any]:
-    """Return the lines of a profile. Raises ValueError for a line that is none."""
+    """Return the lines of a profile. Raises ValueError for a name or a line that is none."""
     tables = _tables()
+    if name not in tables:
+        raise ValueError(f"{FILE}: expected the name of a profile there, got {name!r}")
     lines = {**tables.get(tables[name].get("like", ""), {}), **tables[name]}
     if unknown := lines.keys() - {*PATHS, *PORTS, *OTHERS}:
         raise ValueError(f"{FILE}: [{name}]: expected other lines, got {sorted(unknown)}")
@@ -66,8 +68,10 @@ def rights_of(name: str, **slots: Fill) -> Rights:
     groups = {**_groups(), **slots}
     expected = {word for right in (*PATHS, *PORTS) for word in lines.get(right, ())}
     if expected - _groups().keys() != slots.keys():
-        words = sorted(expected - _groups().keys())
-        raise ValueError(f"{FILE}: [{name}]: expected a fill for each of {words}, got {[*slots]}")
+        raise ValueError(
+            f"{FILE}: [{name}]: expected paths or ports for {sorted(expected - _groups().keys())},"
+            f" got some for {[*slots]}"
+        )
     read, write, devices = (
         existing(*(str(path) for word in lines.get(right, ()) for path in groups[word] or ()))
         for right in PATHS

@@ -44,6 +44,8 @@ def bind_problem(host: str, port: int) -> OSError | None:
         family = socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:  # "::" is IPv4's too, whatever net.ipv6.bindv6only says
+            trial.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         try:
             trial.bind((host, port))
         except OSError as error:
@@ -122,7 +124,7 @@ def _taken_error(port: int, purpose: str) -> PortTakenError:
 
 
 def holder_of(port: int) -> tuple[str, Sequence[str]]:
-    """Return which process listens on the port, in words, and its command; empty where unknown."""
+    """Return which process listens on the port, in words, and its command, empty if unknown."""
     import psutil  # whose memory a role that binds its own ports does without
 
     with contextlib.suppress(psutil.Error, OSError):

@@ -5,11 +5,13 @@ The folder may be foreign: what does not have its types and bounds is left out.
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import yaml
+from pydantic import TypeAdapter
 
 from core.ground.errors import UsageError
 from core.ground.files import json_object
@@ -17,16 +19,19 @@ from core.status import events
 from core.status.apply import apply, replay
 from core.status.events import Event, Stamped
 from core.status.history import NAME, event_from, read_events
-from core.status.parts import FIGURE_KEYS
+from core.status.parts import FIGURE_KEYS, Classes, by_class
 from core.status.state import ENDED, RunState
-from core.status.view import RunView
+from core.status.view import ClassesView, ConfusionView, RunView, TrainView
 
 RESULT = "result.json"
 LOG = "coordinator.log"
-TOLD: list[dict[str, Any]] = yaml.safe_load(
+TOLD: dict[str, Any] = yaml.safe_load(
     Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
 )
 """What a result says: see there."""
+_CLASSES = TypeAdapter(Classes)
+_KINDS = get_type_hints(TrainView, include_extras=True)
+_COUNTS = {name: TypeAdapter(_KINDS[name]) for name in (*TOLD["counted"], *TOLD["lacking"])}
 KNOWN = {"cluster": "unknown", "nodes": (), "mode": "unknown", "model": "unknown", "stage": "train"}
 """What a result need not say."""
 BEGINNING = (events.Began, events.Opened, events.Estimated)
@@ -72,6 +77,7 @@ def _read_run(folder: Path, result: dict[str, Any] | None) -> tuple[RunView, Map
         )
     if result is not None and _is_older(folder / RESULT, history, state):
         result = None
+    lasts = state.state not in ENDED
     for event in (*_told(folder, result or {}), events.Ended("failed", BROKEN)):
         if not isinstance(event, BEGINNING):
             if state.state in ENDED:
@@ -80,7 +86,12 @@ def _read_run(folder: Path, result: dict[str, Any] | None) -> tuple[RunView, Map
                 state = apply(state, event, seconds)
         elif not begun:
             state = apply(state, event, 0.0)
-    return state.view(seconds), result or {}
+    view = state.view(seconds)
+    if lasts and result is not None:
+        view = _with_classes(view, result)
+        if view.train is not None:
+            view = replace(view, train=_with_counts(view.train, result))
+    return view, result or {}
 
 
 def _is_older(path: Path, history: list[Stamped], state: RunState) -> bool:
@@ -107,17 +118,48 @@ def _told(folder: Path, result: Mapping[str, Any]) -> Iterator[Event]:
     numbers = {key: value for key, value in final.items() if _is_number(value)}
     app_figures = {key: value for key, value in numbers.items() if key not in FIGURE_KEYS}
     facts |= {"split": "test", "figures": {**numbers, "others": app_figures}}
-    for row in TOLD:
+    for row in TOLD["events"]:
         for name, places in row.items():
             with suppress(ValueError):
                 yield event_from(name, {**facts, **_filled(places, result)})
 
 
+def _with_classes(view: RunView, result: Mapping[str, Any]) -> RunView:
+    """Return the picture with the matrix of the result, if that is one."""
+    try:
+        valid = _CLASSES.validate_python(_filled(TOLD["classes"], result))
+        classes = by_class(valid.labels, valid.rows)
+    except ValueError:
+        return view
+    if classes.rows:
+        matrix = ConfusionView("test", classes.labels, classes.rows)
+        return replace(view, confusion=matrix, classes=None)
+    if classes.counts:
+        counts = ClassesView("test", classes.counts, classes.mix_ups)
+        return replace(view, confusion=None, classes=counts)
+    return view
+
+
+def _with_counts(train: TrainView, result: Mapping[str, Any]) -> TrainView:
+    """Return the training with each count of the result that has its type and bounds."""
+    lacking = {name: place for name, place in TOLD["lacking"].items() if not getattr(train, name)}
+    counts = {}
+    for name, value in _filled({**TOLD["counted"], **lacking}, result).items():
+        with suppress(ValueError):
+            counts[name] = _COUNTS[name].validate_python(value)
+    return replace(train, **counts)
+
+
 def _filled(places: Any, result: Any) -> Any:
-    """Return the value at a place; of a table of places, the fields that have one."""
+    """Return the value at a place; of a table of places, the fields that have one.
+
+    A list stands for itself.
+    """
     if isinstance(places, dict):
         values = {field: _filled(place, result) for field, place in places.items()}
         return {field: value for field, value in values.items() if value is not None}
+    if isinstance(places, list):
+        return places
     for key in places.split("."):
         if isinstance(result, dict):
             result = result.get(key)

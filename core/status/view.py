@@ -202,9 +202,9 @@ class StalenessView:
     """Upper bounds in updates."""
     counts: tuple[int, ...]
     """Updates of each range, one more than `bounds`: the last is above all."""
-    mean: float | None
+    mean: Number | None
     """Mean in updates."""
-    maximum: float | None
+    maximum: Number | None = None
     """Maximum in updates."""
 
 
@@ -224,9 +224,9 @@ class TrainView(TrainFigures):
     """Entries of the finished epochs."""
     staleness: StalenessView | None = None
     """Staleness of all updates."""
-    pull_bytes_per_step: float | None = None
+    pull_bytes_per_step: Number | None = None
     """Bytes that the parameter servers sent for a step, as their sockets count them."""
-    push_bytes_per_step: float | None = None
+    push_bytes_per_step: Number | None = None
     """Bytes that they received for a step."""
     stopped_early: str | None = None
     """Reason for a fit's early end, e.g. `no better for 5 epochs (best: epoch 7)`."""

@@ -24,7 +24,9 @@ section sources
 {% if of.peers %}
 printf 'route get %s\n' {{ of.peers }} | ip -o -force -batch - 2>/dev/null
 {% endif %}
-([ ! -r /etc/os-release ] || . /etc/os-release; section os_id; echo "$ID"; section os_version; echo "$VERSION_ID")
+{# The file may end its shell. #}
+section os_id; (. /etc/os-release; echo "$ID") 2>/dev/null
+section os_version; (. /etc/os-release; echo "$VERSION_ID") 2>/dev/null
 section machine; uname -m 2>/dev/null
 section bits; getconf LONG_BIT 2>/dev/null
 section kernel; uname -r 2>/dev/null

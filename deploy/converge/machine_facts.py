@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from core.ground.errors import ClusterError
 from core.inventory.extensions import MODELS, MODES
 
 if TYPE_CHECKING:
@@ -20,6 +21,16 @@ Texts = tuple[str, ...]
 """Several texts in their order: names, paths, lines."""
 THROTTLED_NOW = 0x4
 """A bit of `MachineFacts.throttled`."""
+
+
+class Sections(dict[str, str]):
+    """The parts of a node's answer, by name. Raises ClusterError for one that is missing."""
+
+    def __missing__(self, name: str) -> str:
+        raise ClusterError(
+            f"the node's answer about itself lacks the part {name!r}: ask again; `fab deploy ssh`"
+            " looks at the node by hand"
+        )
 
 
 @dataclass(frozen=True)

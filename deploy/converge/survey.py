@@ -20,6 +20,7 @@ from deploy.converge.machine_facts import (
     MachineFacts,
     MountFact,
     Questions,
+    Sections,
     Texts,
     UnitFact,
 )
@@ -196,8 +197,8 @@ def _facts(
     )
 
 
-def _sections(answer: str, section: str) -> dict[str, str]:
-    sections: dict[str, str] = {}
+def _sections(answer: str, section: str) -> Sections:
+    sections = Sections()
     for part in ("\n" + answer).split(f"\n{section}")[1:]:
         name, _, body = part.partition("\n")
         sections.setdefault(name.strip(), body.rstrip("\n") if body.strip() else "")

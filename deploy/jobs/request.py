@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from core.inventory import Inventory
     from core.inventory.training import TrainJob
 
-SCHEMA = 2
-"""Requests of schema 1 had another name for `program`."""
+SCHEMA = 1
+_PROGRAM = "wish"
+"""The key of `JobRequest.program` in the file: the releases that a rollback leads to read it so."""
 SWEEP = "sweep.yaml"
 """The file of a sweep, in the folder of its job."""
 RESUMABLE = ("train", "cv", "run", "sweep")
@@ -93,7 +94,10 @@ def roles_of(
 
 def to_bytes(record: Any) -> bytes:
     """Return the content of a file of a job; `read_record` reads it."""
-    return json.dumps({"schema": SCHEMA, **asdict(record)}, indent=2).encode() + b"\n"
+    content = {"schema": SCHEMA, **asdict(record)}
+    if isinstance(record, JobRequest):
+        content[_PROGRAM] = content.pop("program")
+    return json.dumps(content, indent=2).encode() + b"\n"
 
 
 def read_record(path: Path, kind: type[Record], what: str) -> Record:
@@ -104,6 +108,8 @@ def read_record(path: Path, kind: type[Record], what: str) -> Record:
     try:
         content = read_object(path, LARGEST_OF_RUN, SCHEMA)
         del content["schema"]
+        if kind is JobRequest:
+            content["program"] = content.pop(_PROGRAM, None)
         return record_of(kind, content)
     except OSError as error:
         raise ClusterError(

@@ -18,9 +18,9 @@ from core.control.own_state import state_of
 from core.inventory import load
 from deploy.converge.code import ReleaseChoice
 from deploy.converge.desired import Machines
+from tests.deploy.playing import eventually
 from tests.lab.lab import Lab
 from tests.lab.places import PROJECT
-from tests.lab.waiting import eventually
 
 FAB = Path(sys.executable).with_name("fab")
 LONGEST_SECONDS = 900.0

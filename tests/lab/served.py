@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tests.deploy.playing import eventually
 from tests.lab.lab import Lab
 from tests.lab.operator import Operator
-from tests.lab.waiting import eventually
 from tests.recognise.service.exports import export, logits, windows
 from tests.recognise.service.running import as_json
 

@@ -11,11 +11,11 @@ from typing import Any
 from deploy.converge.monitor import MONITOR_PASSWORD
 from deploy.monitor.ready import USER
 from deploy.release.code_wheel import PACKAGES
+from tests.deploy.playing import eventually
 from tests.lab.lab import Lab
 from tests.lab.operator import Operator
 from tests.lab.places import PROJECT
 from tests.lab.snapshot import Snapshot
-from tests.lab.waiting import eventually
 
 HUB = "rpi11"
 """Shared folder, parameter server, coordinator and a worker."""

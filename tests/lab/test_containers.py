@@ -18,9 +18,9 @@ from deploy.render.kubernetes import TLS_FOLDER, TOKEN_FOLDER, VERSIONS_FOLDER, 
 from deploy.render.kubernetes import service_words as words_of_pod
 from recognise.service.certificates import server_certificate
 from tests.core.inventory.cases import machine
+from tests.deploy.playing import eventually
 from tests.habits import needs
 from tests.lab.containers import ADDRESSES, MEGABYTES, STATE, STORE, UID, Box, Boxes, why_not
-from tests.lab.waiting import eventually
 from tests.recognise.service.exports import export, windows
 from tests.recognise.service.running import as_json
 from tools import build_image

@@ -13,11 +13,11 @@ from deploy.cluster.connection import NodeConnection
 from deploy.cluster.login import PinnedKeys, SshAddress
 from deploy.converge.apply import StepFailedError, apply
 from deploy.converge.roles import keep_firewall
+from tests.deploy.playing import eventually
 from tests.lab.deployed import Place, trusted
 from tests.lab.oddities import Oddity
 from tests.lab.operator import Done, Operator
 from tests.lab.over_ssh import USER
-from tests.lab.waiting import eventually
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 

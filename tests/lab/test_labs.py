@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
+from tests.deploy.playing import eventually
 from tests.lab import network
 from tests.lab.cgroups import nodes
 from tests.lab.lab import remove
 from tests.lab.places import PROJECT, Places
-from tests.lab.waiting import eventually
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 

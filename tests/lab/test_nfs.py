@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.deploy.playing import eventually
 from tests.lab.lab import Lab
-from tests.lab.waiting import eventually
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.deploy.playing import eventually
 from tests.lab import cgroups, network
 from tests.lab.commands import LabError
 from tests.lab.lab import Lab
-from tests.lab.waiting import eventually
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 

@@ -12,6 +12,7 @@ import pytest
 from core.inventory import load
 from deploy.cluster.fleet import Local
 from deploy.converge.check import recordings_of
+from tests.deploy.playing import eventually
 from tests.lab import cgroups
 from tests.lab.environment import environment_seed
 from tests.lab.lab import Lab
@@ -30,7 +31,6 @@ from tests.lab.sixteen_pis import (
     changed_copy,
 )
 from tests.lab.strangers import open_to_strangers
-from tests.lab.waiting import eventually
 from tests.recognise.service.exports import export
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]

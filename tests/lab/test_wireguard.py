@@ -13,10 +13,10 @@ import pytest
 
 from deploy.cluster.login import TUNNEL_KEYS_FILE
 from deploy.render.network import PRIVATE_KEY, TUNNEL_FOLDER, TUNNEL_INTERFACE, TUNNEL_UNIT
+from tests.deploy.playing import eventually
 from tests.deploy.render.wire import Seen, watched
 from tests.lab import deployed
 from tests.lab.deployed import trusted
-from tests.lab.waiting import eventually
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 

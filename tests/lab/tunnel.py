@@ -5,8 +5,8 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.deploy.playing import eventually
 from tests.lab.lab import Lab
-from tests.lab.waiting import eventually
 
 
 @contextmanager

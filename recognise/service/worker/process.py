@@ -40,6 +40,8 @@ from recognise.service.worker import (
 Floats = NDArray[np.float32]
 
 START_SECONDS = 60.0
+END_SECONDS = 10.0
+"""Time after which a process that does not end counts as one that hangs."""
 _ROOT = Path(__file__).resolve().parents[3]
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ", "VIRTUAL_ENV")
 """Variables of the environment, which may hold secrets."""
@@ -55,11 +57,11 @@ class ForkedProcess:
 
     def poll(self) -> int | None:
         """Return how it has ended, or None while it runs."""
-        return self._heard(socket.MSG_DONTWAIT)
+        return self._heard(0.0)
 
     def wait(self) -> int:
-        """Return how it has ended, once it has."""
-        code = self._heard(0)
+        """Return how it has ended, once it has; where none says so in time, that it was killed."""
+        code = self._heard(END_SECONDS)
         assert code is not None
         return code
 
@@ -68,18 +70,19 @@ class ForkedProcess:
         with suppress(OSError):
             self._life.shutdown(socket.SHUT_WR)
 
-    def _heard(self, flags: int) -> int | None:
+    def _heard(self, seconds: float) -> int | None:
         with self._lock:
             if self._code is None:
                 try:
-                    packed_code = self._life.recv(CODE.size, flags)
+                    self._life.settimeout(seconds)
+                    packed_code = self._life.recv(CODE.size)
                 except BlockingIOError:
                     return None
                 except OSError:
                     packed_code = b""
                 if len(packed_code) == CODE.size:
                     (self._code,) = CODE.unpack(packed_code)
-                else:  # the nursery has ended, and its processes with it
+                else:  # the nursery has ended, and its processes with it, or hangs
                     self._code = -signal.SIGKILL
                 self._life.close()
             return self._code
@@ -95,11 +98,16 @@ class Nursery:
         """Start it, and wait until it has given root up. Raises ClusterError."""
         self._channel, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with child_end:
-            self._process = _spawned(child_end.fileno())
+            try:
+                self._process = _spawned(child_end.fileno())
+            except OSError as problem:
+                self._channel.close()
+                raise ClusterError(
+                    f"no process that starts models ({reason_of(problem)}): free some memory"
+                ) from None
         try:
             self._channel.settimeout(START_SECONDS)
             greeting = self._channel.recv(len(STARTED))
-            self._channel.settimeout(None)
         except OSError as problem:
             greeting = b""
             reason = reason_of(problem)
@@ -112,7 +120,10 @@ class Nursery:
     def start(
         self, arguments: Mapping[str, object], files: Sequence[Path], channels: Sequence[int]
     ) -> ForkedProcess:
-        """Start the process of a model. Raises OSError, and UsageError for what is no file."""
+        """Start the process of a model.
+
+        Raises OSError, UsageError for what is no file, and ClusterError once it has ended itself.
+        """
         with ExitStack() as until_sent:
             export = []
             for path in files:
@@ -130,6 +141,12 @@ class Nursery:
             request = json.dumps(arguments).encode()
             try:
                 socket.send_fds(self._channel, [request], [child_end.fileno(), *export, *channels])
+            except (ConnectionError, TimeoutError) as problem:
+                life.close()
+                raise ClusterError(
+                    f"the process that starts models has ended or hangs ({reason_of(problem)}): try"
+                    " again"
+                ) from None
             except OSError:
                 life.close()
                 raise
@@ -140,9 +157,14 @@ class Nursery:
         return self._channel.fileno()
 
     def close(self) -> None:
-        """End it, and the processes that it has started."""
+        """End it, and the processes that it has started. Kill it if it does not end in time."""
         self._channel.close()
-        self._process.wait()
+        try:
+            self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            with suppress(PermissionError):  # a cage may forbid it
+                self._process.kill()
+                self._process.wait()
 
 
 def _spawned(channel: int) -> "subprocess.Popen[bytes]":
@@ -207,7 +229,7 @@ class ModelProcess:
                 raise ClusterError(
                     f"{folder}: no process for the model ({problem.strerror}): free some memory"
                 ) from None
-            except UsageError:
+            except (ClusterError, UsageError):
                 self._close_channels()
                 raise
         try:

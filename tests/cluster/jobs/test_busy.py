@@ -1,12 +1,14 @@
 """What ran where and how busy it was: shares of two readings, and who did almost nothing."""
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from prometheus_client.samples import Sample
 
-from cluster.jobs import busy
+from cluster.jobs import busy, roles
 from cluster.jobs.busy import BusyMeter, Share, idle_lines
 from cluster.jobs.roles import UsageSample
 from tests.core.inventory.cases import THREE_NODES, read
@@ -69,6 +71,26 @@ def test_what_a_role_used(meter: Callable[..., BusyMeter], name: str) -> None:
     before, after = ({"worker:0": sample(one), "worker:1": other} for one in readings)
     first, *_ = meter(before, after).shares
     assert [first.cpu_seconds, first.cpu_share, first.cores] == expected
+
+
+def test_a_role_that_does_not_say_its_seconds_says_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    samples = [
+        Sample(roles.BUILD, {"processor": "x86_64"}, 1.0),
+        Sample(roles.CORES, {}, 4.0),
+    ]
+    monkeypatch.setattr(roles, "role_metrics", lambda *_: samples)
+    task = read(THREE_NODES).task("worker", 0)
+    reading = roles.read_role(task, 1.0)
+    assert reading == UsageSample(None, 4, "x86_64")
+    with closing(roles.RoleReader([], print, lambda: False)) as reader:
+        twice = [reader._read(task) for _ in range(2)]
+    assert [(seen.answers, seen.processor, seen.busy) for seen in twice] == [
+        (True, "x86_64", None)
+    ] * 2
+    samples.clear()
+    assert roles.read_role(task, 1.0) is None, "another program has its port"
 
 
 def test_who_did_almost_nothing_is_a_line() -> None:

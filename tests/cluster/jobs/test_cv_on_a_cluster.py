@@ -1,7 +1,5 @@
 """Cross-validation on real processes: the bits of one process."""
 
-from typing import Any
-
 import pytest
 
 from tests.cluster.jobs.cluster import Cluster, Done
@@ -10,9 +8,9 @@ from tests.cluster.jobs.test_cv_here import folds
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
-def cross_validated(cluster: Cluster, mode: str, *words: str, **how: Any) -> Done:
+def cross_validated(cluster: Cluster, mode: str) -> Done:
     """Every fold of it, by those who compute in this mode."""
-    done = cluster.job("cv", *settings(cluster, mode, *words), code=0, **how)
+    done = cluster.job("cv", *settings(cluster, mode), code=0)
     assert done.result["trainings"] == {"planned": 4, "done": 4}
     computed = {
         task["task"]: task["cpu_seconds"]
@@ -25,10 +23,10 @@ def cross_validated(cluster: Cluster, mode: str, *words: str, **how: Any) -> Don
     return done
 
 
-def settings(cluster: Cluster, mode: str, *words: str) -> tuple[str, ...]:
+def settings(cluster: Cluster, mode: str) -> tuple[str, ...]:
     spectral = "model={name: spectral, hidden: 8}"
     few = ("epochs=2", "slots=2", "jobs.cv.folds=groups")
-    return cluster.settings(f"mode={mode}", spectral, *few, *words)
+    return cluster.settings(f"mode={mode}", spectral, *few)
 
 
 def test_workers_have_the_bits_of_one_process(

@@ -127,14 +127,20 @@ def test_evaluate_refuses_recordings_of_another_shape(here: Path, run: Path) -> 
     assert "64 x 6" in said
 
 
-def test_evaluate_refuses_windows_of_another_rate(here: Path) -> None:
+def run_of_recordings(here: Path, labels: str = "0123", hertz: float | None = None) -> Path:
+    """A run with a model of windows like those of `with_recordings`."""
     network = build(ThesisModel(hidden=8), window_steps=64, channels=6, classes=4)
     plain = Standardization(np.zeros(6, np.float32), np.ones(6, np.float32))
-    facts = Signals(sampling_hz=50.0)
-    path = here / "run" / "model"
-    store(path, StoredModel(network, network.initial(0), plain, tuple("0123"), "", facts))
+    facts = Signals(sampling_hz=hertz)
+    model = StoredModel(network, network.initial(0), plain, tuple(labels), "", facts)
+    store(here / "run" / "model", model)
     (here / "run" / "result.json").write_text('{"status": "done"}')
-    described = with_recordings(here, f"jobs.evaluate.run={here / 'run'}")
+    return here / "run"
+
+
+def test_evaluate_refuses_windows_of_another_rate(here: Path) -> None:
+    run = run_of_recordings(here, hertz=50.0)
+    described = with_recordings(here, f"jobs.evaluate.run={run}")
     with np.load(here / "mine.npz") as arrays:
         np.savez(here / "mine.npz", **arrays, sampling_hz=25.0)
     assert "sampling_hz: expected those of the model, 50.0" in refusal(EvaluateRun, described, here)
@@ -203,13 +209,8 @@ def test_a_server_that_does_not_answer_is_stopped_or_not_started(
     ],
 )
 def test_a_model_of_other_classes_is_not_continued(here: Path, labels: str, words: str) -> None:
-    network = build(ThesisModel(hidden=8), window_steps=64, channels=6, classes=4)
-    plain = Standardization(np.zeros(6, np.float32), np.ones(6, np.float32))
-    store(
-        here / "run" / "model", StoredModel(network, network.initial(0), plain, tuple(labels), "")
-    )
-    (here / "run" / "result.json").write_text('{"status": "done"}')
-    described = with_recordings(here, f"jobs.train.from_run={here / 'run'}")
+    run = run_of_recordings(here, labels)
+    described = with_recordings(here, f"jobs.train.from_run={run}")
     assert words in refusal(TrainRun, described, here)
 
 

@@ -49,6 +49,8 @@ def ended_well(done: Done) -> None:
     assert done.updates == EPOCHS * (BATCHES + REPLAYED)
     assert [event["epoch"] for event in done.epochs] == list(range(1, EPOCHS + 1))
     assert done.result["final"]["accuracy"] is not None
+    nothing = dict.fromkeys(done.result["final"])
+    assert done.result["selected"] == {**nothing, "epoch": EPOCHS}, "nothing was held out"
 
 
 def test_without_any_checkpoint_it_begins_anew_and_says_how_much_is_lost(

@@ -24,8 +24,6 @@ from tests.cluster.jobs.steps_here import (
     trained,
 )
 
-AUGMENT = {"rotation_degrees": 30.0, "time_warp": 0.3}
-
 
 @pytest.mark.parametrize(
     "make", [dropout_in_a_cell_and_behind_it, normalization_in_a_cell, recurrent.model]
@@ -57,12 +55,3 @@ def test_the_modes_agree_on_weighted_losses(data: Dataset) -> None:
     mean = float((own * np.array([0.3, 1.0, 1.0, 3.7])[EVERY_ROW % 4])[rows].mean())
     assert losses[0] / unweighted_losses[0] == pytest.approx(mean, rel=0.2)
     assert mean > 1.3, "or that says nothing"
-
-
-@pytest.mark.long
-def test_augmented_windows_have_the_same_bits(data: Dataset) -> None:
-    network = Scaled(PROBLEM)
-    modes = [("sync", 4), ("sync", 2), ("allreduce", 1)]
-    expected, _ = agreed(network, data, modes, augment=AUGMENT, slots=4)
-    plain, _ = trained(network, job_of("single", slots=4), data)
-    assert not np.array_equal(plain, expected)

@@ -91,25 +91,3 @@ def test_evaluate_finds_the_same_figures(cluster: Cluster, trained: Done) -> Non
         assert found[key] == trained.result[key], key
     assert found["final"] == pytest.approx(trained.result["final"])
     assert found["evaluated_windows"] == 120
-
-
-def test_the_thesis_recipe_trains(cluster: Cluster) -> None:
-    done = cluster.job(
-        "train",
-        f"jobs.train.data.source={cluster.mine}",
-        "jobs.train.recipe=thesis",
-        "jobs.train.model.hidden=16",
-        "jobs.train.model.n_layers_in_highway=2",
-        "jobs.train.batch_size=50",
-        "jobs.train.epochs=2",
-        "jobs.train.validation_subjects=0",
-        code=0,
-    )
-    result = done.result
-    assert result["model"]["batch_norm"] is True
-    assert result["model"]["statistics"] > 0
-    assert result["settings"]["keep_probability"] == 0.85
-    assert done.updates == 2 * 13, "8 batches of 50, and the five worst of them again"
-    nothing = dict.fromkeys(result["final"])
-    assert result["selected"] == {**nothing, "epoch": 2}, "nothing was held out"
-    assert np.isfinite(result["final"]["loss"])

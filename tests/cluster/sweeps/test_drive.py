@@ -1,6 +1,7 @@
 """What drives a sweep, with trainings that are played: here, and on two nodes that come and go."""
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from signal import Signals
 import pytest
 
 from cluster.pages.files import RunRecord, SweepRecord
+from cluster.programs.frames import Channel, FrameType, greeting, key_of_runner
 from cluster.programs.lead import Lead
 from cluster.programs.process import ProgramProcess
 from cluster.sweeps import executors
@@ -232,6 +234,43 @@ def test_a_cluster_that_is_lost_ends_the_driver_and_the_run_waits(
     here.look = lambda: None
     assert here.run()
     assert here.figures() == undisturbed
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "state", "error"),
+    [("done", 0, "finished", None), ("failed", 1, "failed", "it diverged")],
+)
+def test_a_node_that_hangs_up_after_its_run_has_ended_that_run(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    status: str,
+    code: int,
+    state: str,
+    error: str | None,
+) -> None:
+    lead = Lead("127.0.0.1", 0, "secret", HOSTS)
+    driven = Driven(tmp_path, Places([RemoteExecutor(NAMES[0], lead)], lead))
+    driven.schedule = schedule_of(1)
+    with socket.create_connection(("127.0.0.1", lead.port)) as node:
+        channel = Channel(node)
+        hello = greeting(node, key_of_runner("secret", NAMES[0]), NAMES[0])
+        channel.send(FrameType.HELLO, {**hello, "port": 5000, "second_port": 5001})
+
+        def hang_up() -> None:
+            driven.look = lambda: None
+            result = json.dumps({"status": status, "reason": error}).encode()
+            for name, content in (("coordinator.log", b"-"), ("result.json", result)):
+                channel.send(FrameType.FILE, {"path": f"20260101T000000Z-train/{name}"})
+                channel.send(FrameType.BYTES, content)
+            channel.send(FrameType.ENDED, {"return_code": code})
+            node.shutdown(socket.SHUT_WR)
+
+        driven.look = hang_up
+        driven.places.gather(lambda: bool(lead.processes), HANG_SECONDS)
+        driven.run(lambda: "is lost" in caplog.text)
+        driven.places.close(last=True)
+    run = driven.schedule.record.runs[0]
+    assert (run.state, run.error, caplog.text.count("is lost")) == (state, error, 0)
 
 
 class Nodes(Driven):

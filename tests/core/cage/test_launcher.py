@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.cage.__main__ import words
+from core.cage.__main__ import caged_command
 from tests.habits import needs
 
 
@@ -17,7 +17,7 @@ def where_a_cage_is() -> None:
 
 
 def run(*command: str, made: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
-    caged = words("export", command, made=made or ["/dev/null"], recordings=["/dev/null"])
+    caged = caged_command("export", command, made=made or ["/dev/null"], recordings=["/dev/null"])
     return subprocess.run(caged, capture_output=True, text=True, check=False)
 
 
@@ -58,7 +58,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def test_who_has_nothing_to_give_up_needs_no_call_that_a_unit_of_a_node_refuses() -> None:
-    caged = words("export", ("true",), made=["/dev/null"], recordings=["/dev/null"])
+    caged = caged_command("export", ("true",), made=["/dev/null"], recordings=["/dev/null"])
     done = subprocess.run(
         (sys.executable, "-c", IN_A_UNIT, *caged), capture_output=True, text=True, check=False
     )
@@ -70,6 +70,16 @@ def test_what_is_no_program_is_one_line(tmp_path: Path) -> None:
     assert none.returncode == 126
     assert "No such file" in none.stderr or "Permission denied" in none.stderr
     assert len(none.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("profile", "reason"),
+    [("export", "got some for ['made']"), ("nowhere", "expected the name of a profile")],
+)
+def test_a_profile_that_is_none_or_lacks_an_entry_is_one_line(profile: str, reason: str) -> None:
+    command = caged_command(profile, ("true",), made=["/dev/null"], recordings=[])
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr.count("\n"), reason in ended.stderr) == (126, 1, True)
 
 
 def test_what_a_process_has_written_it_does_not_execute(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_only_the_cage_of_a_job_is_open() -> None:
 
 @pytest.mark.parametrize("slots", [("made",), ("made", "recordings", "sistem")])
 def test_a_slot_that_is_not_filled_or_unknown_is_refused(slots: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match=r"expected a fill for each of .'made', 'recordings'.,"):
+    with pytest.raises(ValueError, match=r"expected paths or ports for .'made', 'recordings'.,"):
         rights_of("export", **dict.fromkeys(slots, ()))
 
 

@@ -18,15 +18,18 @@ from deploy.rooted.commands import PYTHON
 from tests.habits import needs
 
 SEARCHED = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SYSTEM = "/etc/os-release"
 
 
-def ask(*files: Path, path: str = SEARCHED, **others: tuple[str, ...]) -> MachineFacts:
+def ask(
+    *files: Path, path: str = SEARCHED, system: str = SYSTEM, **others: tuple[str, ...]
+) -> MachineFacts:
     """This machine's own facts, through `sh` as on a node that finds its commands in `path`."""
     names = tuple(map(str, files))
     packages = ("base-files", "nothing-of-this-name")
     units = ("pscluster-worker-0.service",)
     asked = Questions(names, units, packages, (890,), **{"space": ("/opt/pscluster",)} | others)
-    script = fact_script(asked).replace(SEARCHED, path)
+    script = fact_script(asked).replace(SEARCHED, path).replace(SYSTEM, system)
     before = time.time()
     done = subprocess.run(["sh", "-s"], input=script.encode(), capture_output=True, check=False)
     return read_facts(done.stdout.decode(errors="replace"), before, time.time())
@@ -79,6 +82,14 @@ def test_a_machine_without_most_commands(tmp_path: Path) -> None:
     facts = ask(path=f"PATH={tmp_path}")
     assert (facts.machine, facts.bits, facts.kernel) == (os.uname().machine, 0, os.uname().release)
     assert (facts.addresses, facts.packages, facts.units, facts.listening) == ({}, {}, {}, {})
+
+
+def test_a_system_s_file_that_ends_its_shell_costs_the_name_of_the_system_alone(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "system").write_text("ID=debian\nexit 1\n")
+    facts = ask(system=str(tmp_path / "system"))
+    assert (facts.os_id, facts.os_version, facts.machine) == ("", "", os.uname().machine)
 
 
 def test_the_python_that_is_looked_at_is_the_one_that_is_used(tmp_path: Path) -> None:

@@ -170,12 +170,20 @@ def test_what_was_never_submitted_is_one_line(root: JobsRoot) -> None:
     assert not is_job_id("../../etc")
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"schema": 1}', b'{"schema": 2, "job": "pi"}'])
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"schema": 2}', b'{"schema": 1, "job": "pi"}'])
 def test_a_request_of_another_kind_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "request.json").write_bytes(content)
     said = r"request\.json: expected the request that `fab job` writes.*fab deploy start --no-jobs`"
     with pytest.raises(UsageError, match=said):
         read_record(tmp_path / "request.json", JobRequest, "the request that `fab job`")
+
+
+def test_a_request_is_as_the_releases_before_write_and_read_it(tmp_path: Path) -> None:
+    request = JobRequest("run", "pi.yaml", program="{}")
+    content = json.loads(to_bytes(request))
+    assert (content["schema"], content["wish"], "program" in content) == (1, "{}", False)
+    (tmp_path / "request.json").write_bytes(to_bytes(request))
+    assert read_record(tmp_path / "request.json", JobRequest, "") == request
 
 
 def test_it_imports_neither_tensorflow_nor_what_an_inventory_costs() -> None:

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.deploy.playing import eventually
 from tests.lab.strangers import open_to_strangers
 from tests.lab.two_nodes.place import HUB, Place
-from tests.lab.waiting import eventually
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 

@@ -6,9 +6,9 @@ import pytest
 
 from cluster.apps.files import files_of_app
 from core.ground.errors import ExitCode
+from tests.deploy.playing import eventually
 from tests.lab.two_nodes.place import HUB, NODES, Place
 from tests.lab.two_nodes.test_apps import written
-from tests.lab.waiting import eventually
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 

@@ -40,6 +40,7 @@ def test_what_the_server_and_the_model_are(client: httpx.Client) -> None:
         outputs = [output["name"] for output in model["outputs"]]
         assert outputs == ["logits", "probabilities", "labels"]
         assert model["parameters"]["labels"] == ["WALKING", "SITTING"]
+        assert model["parameters"]["channels"] == ["x", "y", "z"]
         assert client.get(f"{path}/ready").json()["ready"] is True
 
 

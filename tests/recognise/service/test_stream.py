@@ -2,18 +2,17 @@
 
 import json
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from core.data.filters import CHANNELS, causal_channels
+from core.data.filters import causal_channels
 from recognise.stream import Settings, begun, text_of
 from tests.recognise.exports import LABELS, export
 from tests.recognise.readings import walk
-from tests.recognise.service.running import PATH, Service, as_json, served
+from tests.recognise.service.running import PATH, Service, as_json
 from tests.recognise.service.streaming import (
     ended,
     event,
@@ -196,28 +195,3 @@ def test_windows_of_another_unit_get_no_label(running: Service) -> None:
         answer = client.post(f"{PATH}/infer", json=as_json(windows))
     assert answer.status_code == 400
     assert "window 1: mean acceleration 10 g" in answer.json()["error"]
-
-
-@pytest.mark.parametrize(
-    ("stated", "said"),
-    [
-        ({"channels": (), "width": 9}, "does not say its channels"),
-        ({"sampling_hz": None}, "does not say it"),
-    ],
-)
-def test_a_model_of_unknown_facts_takes_no_readings_by_any_way(
-    tmp_path: Path, stated: dict[str, Any], said: str
-) -> None:
-    entry = {"name": "gravity", "time": 1, "values": {"x": 0, "y": 0, "z": 9.8}}
-    with (
-        served(tmp_path, make=lambda folder: export(folder, **stated)) as unknown,
-        socket(unknown) as connection,
-        unknown.client() as client,
-    ):
-        connection.send('{"schema": 1}')
-        words, code = ended(connection)
-        assert (said in words, code) == (True, 1008)
-        posted = client.post("/v1/sensor-logger", json={"sessionId": "x", "payload": [entry]})
-        assert (posted.status_code, said in posted.json()["error"]) == (400, True)
-        described = client.get(PATH).json()["parameters"]
-        assert described["channels"] == list(stated.get("channels", CHANNELS))
