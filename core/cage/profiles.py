@@ -46,7 +46,8 @@ def profile(name: str) -> Mapping[str, Any]:
     tables = _tables()
     lines = {**tables.get(tables[name].get("like", ""), {}), **tables[name]}
     if unknown := lines.keys() - {*PATHS, *PORTS, *OTHERS}:
-        raise ValueError(f"{FILE}: [{name}]: expected other lines, got {sorted(unknown)}")
+        expected = ", ".join((*PATHS, *PORTS, *OTHERS))
+        raise ValueError(f"{FILE}: [{name}]: expected lines of {expected}, got {sorted(unknown)}")
     return lines
 
 
