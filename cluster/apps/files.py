@@ -256,11 +256,13 @@ class _CheckedStream:
             count = self._missing_bytes
         try:
             block = self._stream.read(count)
+            self._sha256.update(block)
+            self._missing_bytes -= len(block)
+            changed = not self._missing_bytes and (
+                self._sha256.hexdigest() != self._file.sha256 or self._stream.read(1) != b""
+            )
         except OSError as problem:
             raise _unreadable(self._file.path, problem) from None
-        self._sha256.update(block)
-        self._missing_bytes -= len(block)
-        changed = not self._missing_bytes and self._sha256.hexdigest() != self._file.sha256
         if changed or len(block) < count:
             raise UsageError(
                 f"{self._file.path}: has changed while the app was read: run it again once it is"

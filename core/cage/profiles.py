@@ -48,7 +48,8 @@ def profile(name: str) -> Mapping[str, Any]:
         raise ValueError(f"{FILE}: expected the name of a profile there, got {name!r}")
     lines = {**tables.get(tables[name].get("like", ""), {}), **tables[name]}
     if unknown := lines.keys() - {*PATHS, *PORTS, *OTHERS}:
-        raise ValueError(f"{FILE}: [{name}]: expected other lines, got {sorted(unknown)}")
+        expected = ", ".join((*PATHS, *PORTS, *OTHERS))
+        raise ValueError(f"{FILE}: [{name}]: expected lines of {expected}, got {sorted(unknown)}")
     return lines
 
 

@@ -106,22 +106,30 @@ def examples_of(recordings: Recordings) -> Examples:
     )
 
 
-def numbers_of(
-    values: AnyArray,
-    classes: AnyArray,
-    where: str,
-    first: int = 0,
-    remedy: str = "train on that class too, or correct it",
-) -> Integers:
-    """Return the place of each value among the classes, int32 in its shape; row `first` is first.
+class ClassNumbers:
+    """The places of classes in their order; they are sorted once."""
 
-    Raises DataError for another value.
-    """
-    expected = f"one of {', '.join(map(str, classes[:20]))}"
-    refuse_at(values, ~np.isin(values, classes), where, first, expected, remedy)
-    order = np.argsort(classes)
-    places: Integers = order[np.searchsorted(classes, values, sorter=order)].astype(np.int32)
-    return places
+    def __init__(self, classes: AnyArray) -> None:
+        self._order = np.argsort(classes)
+        self._sorted = classes[self._order]
+        self._expected = f"one of {', '.join(map(str, classes[:20]))}"
+
+    def of(
+        self,
+        values: AnyArray,
+        where: str,
+        first: int = 0,
+        remedy: str = "train on that class too, or correct it",
+    ) -> Integers:
+        """Return the place of each value, int32 in its shape; row `first` is the first.
+
+        Raises DataError for another value.
+        """
+        places = np.searchsorted(self._sorted, values)
+        absent = places == np.searchsorted(self._sorted, values, side="right")
+        refuse_at(values, absent, where, first, self._expected, remedy)
+        numbers: Integers = self._order[places].astype(np.int32)
+        return numbers
 
 
 class PositionsLook:

@@ -18,10 +18,10 @@ from core.data.batch import (
     MOST_ROWS,
     Batch,
     Batches,
+    ClassNumbers,
     cut_batches,
     example_bytes,
     never_ends,
-    numbers_of,
 )
 from core.data.dataset import CLASSIFICATION
 from core.data.recordings import refuse_alike, refuse_missing
@@ -66,6 +66,7 @@ class ExampleStream:
         self._part = part
         self._task = task
         self._labels = labels
+        self._numbers = ClassNumbers(np.array(labels or ()))
         self._where = where
         self._pairs: list[tuple[AnyArray, AnyArray]] = []
         self._bytes = self._row = 0
@@ -95,7 +96,7 @@ class ExampleStream:
                 f"{name}[{self._row}]: expected a number, got {str(y.flat[0])!r:.60}; name all"
                 " classes in labels, which an iterator does not say beforehand"
             )
-        return numbers_of(y, np.array(self._labels), name, self._row)
+        return self._numbers.of(y, name, self._row)
 
     def _add(self, item: Any) -> None:
         place = f"{self._part}[{self._row}]"

@@ -24,9 +24,9 @@ from core.data.batch import (
     Batch,
     Batches,
     BatchValidator,
+    ClassNumbers,
     Examples,
     PositionsLook,
-    numbers_of,
 )
 from core.data.dataset import CLASSIFICATION, MULTILABEL, REGRESSION, TASKS
 from core.data.npz_arrays import (
@@ -123,10 +123,12 @@ class _Content:
         self.path = path
         self.is_windows = is_windows
         if is_windows:
+            self._row = "window"
             self.arrays = load_arrays(path, (*REQUIRED, *BESIDE), report)
             self._windows = {part: self._windows_of(part) for part in PARTS}
             self.shapes = {part: windows.shape for part, windows in self._windows.items()}
         else:
+            self._row = "example"
             self.arrays = load_arrays(path, BESIDE, report)
             with open_archive(path) as archive:
                 self.shapes = {
@@ -292,14 +294,15 @@ class _Content:
             remedy = "number classes from 0 as in labels"
         else:
             remedy = "train on that class too"
+        numbers = ClassNumbers(values)
         y = {
-            part: numbers_of(column, values, f"{self.path}: y_{part}", remedy=remedy)
+            part: numbers.of(column, f"{self.path}: y_{part}", remedy=remedy)
             for part, column in columns.items()
         }
         for absent in np.flatnonzero(np.bincount(y["train"].ravel(), minlength=len(names)) == 0):
             raise DataError(
-                f"{self.path}: class {absent} ({names[absent]!r}) has no training example; add"
-                " some, or remove the class"
+                f"{self.path}: class {absent} ({names[absent]!r}) has no training {self._row};"
+                " add some, or remove the class"
             )
         return y, names
 
@@ -329,22 +332,24 @@ class _Content:
         has_positions = column.ndim > 1 and column.shape[:1] == rows and column.shape[-1] > 1
         if column.shape == rows or (kind == "y" and has_positions and not self.is_windows):
             return column
-        remedy = "give each window its own"
+        remedy = f"give each {self._row} its own"
         if column.ndim > 1 and math.prod(column.shape[1:]) == 1:
             remedy = f"save {kind}.ravel()"
         elif kind == "y" and _is_one_hot(column):
             remedy = "one-hot classes: save y.argmax(axis=1)"
         raise self._error(
             f"{kind}_{part}",
-            f"expected shape ({rows[0]},), one for each window of x_{part}, got {column.shape};"
-            f" {remedy}",
+            f"expected shape ({rows[0]},), one for each {self._row} of x_{part}, got"
+            f" {column.shape}; {remedy}",
         )
 
     def _whole(self, name: str, column: AnyArray) -> Integers:
         where = f"{self.path}: {name}"
         if column.dtype.kind == "f":
             wrong = column != np.floor(column)  # NaN is unequal to itself
-            refuse_at(column, wrong, where, 0, "whole numbers", "correct or remove the window")
+            refuse_at(
+                column, wrong, where, 0, "whole numbers", f"correct or remove the {self._row}"
+            )
         elif column.dtype.kind not in "iub":
             if column.dtype.kind == "S":
                 remedy = "save it with astype(str)"

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
+from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from core.data.archive import (
@@ -40,7 +41,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[Any]:
-    """The archive, as numpy opens it.
+    """The archive, as numpy opens it; its arrays are read one at a time.
 
     Raises DataError, also for what its damage does to the body.
     """
@@ -48,7 +49,9 @@ def open_archive(path: Path) -> Iterator[Any]:
         with path.open("rb") as stream:
             refuse_long_list(stream, str(path))
             stream.seek(0)
-            with np.load(stream, allow_pickle=False) as archive:
+            # `np.load` would read whole what is one array, or take it for a pickle.
+            opened: Any = NpzFile(stream)
+            with opened as archive:
                 refuse_unsafe(archive.zip, str(path), LARGEST_EXAMPLES_BYTES)
                 yield archive
     except (*ZIP_DAMAGE, AttributeError, TypeError) as problem:

@@ -367,7 +367,7 @@ _BESIDE = {
         0.0,
         float(np.finfo(np.float32).max),
         "a finite weight from 0",
-        "give each training example a weight, 1 to one that counts once",
+        "give 1 to an example that counts once, 0 to one that does not count",
     ),
 }
 

@@ -256,7 +256,7 @@ class RecordingFormat(Section):
         for path_words in placed:
             if path_words - set(PLACED):
                 raise invalid(
-                    f"expected {', '.join(PLACED)}, got {min(path_words - set(PLACED))!r:.40}",
+                    f"a path says {', '.join(PLACED)}, got {min(path_words - set(PLACED))!r:.40}",
                     "write one of these in braces",
                 )
         everywhere = set.intersection(*placed)

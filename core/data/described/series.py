@@ -286,8 +286,9 @@ class Series:
         late = int((pauses <= self._longest_gap).sum())
         if late and (pauses > 0).all():
             raise DataError(
-                f"{self.where}: its times go back; in order they have no pause at {late} places, as"
-                " if parts came late; sort its readings by time"
+                f"{self.where}: its times go back; in order of time {late} of its parts would"
+                " follow another without a pause, as parts do that came late; sort its readings by"
+                " time"
             )
 
     def _judge(self, times: Samples, rows: Samples) -> None:

@@ -57,9 +57,10 @@ def test_a_link_to_a_file_of_the_app_travels_as_that_file(app: Path) -> None:
     assert found["same.py"] == found["parts/blocks.py"]
 
 
-def test_a_file_that_changes_while_it_is_read_is_noticed(app: Path) -> None:
+@pytest.mark.parametrize("content", ["other = True\n", "import parts.blocks\ngrown = True\n"])
+def test_a_file_that_changes_while_it_is_read_is_noticed(app: Path, content: str) -> None:
     found = files_of_app(app)
-    write_tree(app, {"app.py": "other = True\n"})
+    write_tree(app, {"app.py": content})
     with pytest.raises(UsageError, match="has changed while the app was read"):
         found.write(app.parent / "copy")
 

@@ -1,6 +1,7 @@
 """A damaged or foreign `.npz` ends in one error or in data."""
 
 import io
+import pickle
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,10 +35,23 @@ def packed(path: Path, changed: dict[str, bytes]) -> Path:
     return path
 
 
+NO_ZIP = (
+    "own.npz: not a complete .npz file (File is not a zip file); save it again with"
+    " numpy.savez_compressed"
+)
+
+
 @pytest.mark.parametrize("kept", [0, 3, 100, -30])
 def test_a_truncated_file_is_refused(desk: Desk, kept: int) -> None:
     whole = desk.write("whole.npz", sample()).read_bytes()
-    desk.refuses("cut.npz: not a complete .npz file", "cut.npz", whole[:kept])
+    desk.refuses(NO_ZIP, "own.npz", whole[:kept])
+
+
+def test_one_array_and_a_pickle_are_refused_unread(desk: Desk) -> None:
+    np.save(desk.folder / "array.npy", np.zeros(9))
+    (desk.folder / "array.npy").rename(desk.folder / "own.npz")
+    desk.refuses(NO_ZIP, "own.npz")
+    desk.refuses(NO_ZIP, "own.npz", pickle.dumps([1]))
 
 
 BOMB = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000, 64, 600), }"
