@@ -1,8 +1,10 @@
 """The process that starts those of models: where there is none, where it hangs, or has ended."""
 
 import os
+import selectors
 import signal
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from core.ground.errors import ClusterError
 from recognise.service.limits import Limits
 from recognise.service.worker import process
+from recognise.service.worker.__main__ import ChildProcess, ForkServer
 from recognise.service.worker.process import ForkedProcess, ModelProcess, Nursery
 from tests.recognise.service.exports import export
 
@@ -47,3 +50,27 @@ def test_no_model_opens_once_it_has_ended(tmp_path: Path, nursery: Nursery) -> N
     description = export(tmp_path)
     with pytest.raises(ClusterError, match="the process that starts models has ended"):
         ModelProcess(tmp_path, description, Limits(), nursery)
+
+
+def test_an_end_that_is_heard_with_its_life_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    service_end, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    life, child_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    server = ForkServer(channel)
+    reap = server._reap
+
+    def reaped(child: ChildProcess) -> None:
+        reap(child)
+        service_end.close()
+
+    monkeypatch.setattr(server, "_reap", reaped)
+    with subprocess.Popen(["true"]) as ended:
+        child = ChildProcess(ended.pid, os.pidfd_open(ended.pid), child_life)
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        life.close()
+        server._children[child.pid] = child
+        server._heard.register(child.end, selectors.EVENT_READ, child)
+        server._heard.register(child.life, selectors.EVENT_READ, child)
+        with channel:
+            server.follow()
+        assert server._children == {}
+        server._heard.close()
