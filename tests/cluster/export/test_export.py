@@ -4,8 +4,6 @@ import errno
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +23,7 @@ from core.exported import open_model, read_description
 from core.exported.description import NAME, Description
 from core.exported.verified import LARGEST_DIFFERENCE
 from core.ground.errors import ExitCode, UsageError
+from core.ground.locks import locked_folder
 from tests.cluster.apps.trees import write_tree
 from tests.cluster.export import runs
 from tests.cluster.jobs.cluster import own_recordings
@@ -141,13 +140,10 @@ def test_int8_that_loses_labels_is_refused_and_leaves_nothing(
 
 
 def test_what_a_killed_export_left_goes_with_the_next_one(tmp_path: Path, exported: Export) -> None:
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    dead, alive = (
-        f".walking.{os.uname().nodename}@{pid}-0.partial" for pid in (ended.pid, os.getppid())
-    )
+    dead, alive = (f".walking.{os.uname().nodename}@1-{each}.partial" for each in "01")
     write_tree(tmp_path, {f"{folder}/model.onnx": "half" for folder in (dead, alive)})
-    exported()
+    with locked_folder(tmp_path / alive):
+        exported()
     assert left(tmp_path) == [alive, "walking"]
     assert read_description(tmp_path / "walking").quantized is None
 
