@@ -126,7 +126,7 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
         # One that was restarted in between counts from its new start.
         if before.started != after.started or before.cpu_seconds > after.cpu_seconds:
             before = UsageSample(0.0)
-        cpu = after.cpu_seconds - before.cpu_seconds
+        cpu = after.cpu_seconds - (before.cpu_seconds or 0.0)
         seconds = max(1e-9, self.seconds)
         if after.cores is not None:
             share = replace(share, cpu_share=min(1.0, cpu / (seconds * after.cores)))

@@ -286,7 +286,7 @@ MOST_COUNTED = 1000
 MOST_MIX_UPS = 20
 LONGEST_LABEL = 100
 
-Matrix = tuple[tuple[Count, ...], ...]
+Matrix = tuple[tuple[int, ...], ...]
 """Examples by true and predicted class."""
 
 
@@ -294,7 +294,7 @@ Matrix = tuple[tuple[Count, ...], ...]
 class Classes:
     """What is kept of an evaluation by class: `labels` and `rows`, or the counts."""
 
-    labels: tuple[Name, ...] = ()
+    labels: tuple[str, ...] = ()
     rows: Matrix = ()
     counts: tuple[ClassCount, ...] = ()
     mix_ups: tuple[MixUp, ...] = ()

@@ -19,9 +19,9 @@ from core.status import events
 from core.status.apply import apply, replay
 from core.status.events import Event, Stamped
 from core.status.history import NAME, event_from, read_events
-from core.status.parts import FIGURE_KEYS, Classes, by_class
+from core.status.parts import FIGURE_KEYS
 from core.status.state import ENDED, RunState
-from core.status.view import ClassesView, ConfusionView, RunView, TrainView
+from core.status.view import RunView, TrainView
 
 RESULT = "result.json"
 LOG = "coordinator.log"
@@ -29,7 +29,6 @@ TOLD: dict[str, Any] = yaml.safe_load(
     Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
 )
 """What a result says: see there."""
-_CLASSES = TypeAdapter(Classes)
 _KINDS = get_type_hints(TrainView, include_extras=True)
 _COUNTS = {name: TypeAdapter(_KINDS[name]) for name in (*TOLD["counted"], *TOLD["lacking"])}
 KNOWN = {"cluster": "unknown", "nodes": (), "mode": "unknown", "model": "unknown", "stage": "train"}
@@ -126,17 +125,11 @@ def _told(folder: Path, result: Mapping[str, Any]) -> Iterator[Event]:
 
 def _with_classes(view: RunView, result: Mapping[str, Any]) -> RunView:
     """Return the picture with the matrix of the result, if that is one."""
-    try:
-        valid = _CLASSES.validate_python(_filled(TOLD["classes"], result))
-        classes = by_class(valid.labels, valid.rows)
-    except ValueError:
-        return view
-    if classes.rows:
-        matrix = ConfusionView("test", classes.labels, classes.rows)
-        return replace(view, confusion=matrix, classes=None)
-    if classes.counts:
-        counts = ClassesView("test", classes.counts, classes.mix_ups)
-        return replace(view, confusion=None, classes=counts)
+    fields = {"split": "test", "figures": {"loss": 0.0}, **_filled(TOLD["classes"], result)}
+    with suppress(ValueError):  # the loss is for the event alone: the picture has the result's
+        confusion, classes = apply(RunState(), event_from("figures", fields), 0.0).by_class()
+        if confusion or classes:
+            return replace(view, confusion=confusion, classes=classes)
     return view
 
 

@@ -204,7 +204,7 @@ class StalenessView:
     """Updates of each range, one more than `bounds`: the last is above all."""
     mean: Number | None
     """Mean in updates."""
-    maximum: Number | None = None
+    maximum: Number | None
     """Maximum in updates."""
 
 

@@ -60,7 +60,7 @@ class ForkedProcess:
         return self._heard(0.0)
 
     def wait(self) -> int:
-        """Return how it has ended, once it has; where none says so in time, that it was killed."""
+        """Return how it has ended, once it has. One that hangs counts as killed."""
         code = self._heard(END_SECONDS)
         assert code is not None
         return code

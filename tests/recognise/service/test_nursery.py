@@ -21,7 +21,7 @@ def test_where_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> Non
     def short(*_: object, **__: object) -> None:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(process.subprocess, "Popen", short)
+    monkeypatch.setattr("subprocess.Popen", short)
     with pytest.raises(ClusterError, match=r"models \(Cannot allocate memory\): free some memory"):
         Nursery()
 
