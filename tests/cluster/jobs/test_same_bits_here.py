@@ -1,6 +1,7 @@
 """All exact modes end with the same bits, whatever constants a network multiplies with."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ from core.data import Dataset
 from core.data.dataset import Array
 from core.ground.lazy import tf
 from core.models.operations import compiled_by_xla
-from tests.cluster.apps import recurrent
 from tests.cluster.apps.looping import dropout_in_a_cell_and_behind_it, normalization_in_a_cell
 from tests.cluster.jobs.steps_here import (
     EVERY_ROW,
@@ -25,9 +25,13 @@ from tests.cluster.jobs.steps_here import (
 )
 
 
-@pytest.mark.parametrize(
-    "make", [dropout_in_a_cell_and_behind_it, normalization_in_a_cell, recurrent.model]
-)
+def model(*shape: Any) -> Any:
+    from tests.cluster.apps import recurrent  # which loads Keras
+
+    return recurrent.model(*shape)
+
+
+@pytest.mark.parametrize("make", [dropout_in_a_cell_and_behind_it, normalization_in_a_cell, model])
 def test_the_modes_agree_on_a_model_of_keras(data: Dataset, make: object) -> None:
     agreed(of_app(make), data)
 
