@@ -87,7 +87,8 @@ class Lamb(Optimizer):
         layer = tf.repeat(tf.range(len(self.layers)), sizes)
         decay = tf.gather(tf.where(decayed, self.weight_decay, 0.0), layer)
         step = moved - decay * parameters
-        weights, steps = length(parameters), length(step)
+        weights = length(parameters)
+        steps = length(step)
         paced = decayed & (weights > 0.0) & (steps > 0.0)
         pace = tf.where(paced, weights / tf.where(paced, steps, 1.0), 1.0)
         return parameters + rate * tf.gather(tf.cast(pace, tf.float32), layer) * step

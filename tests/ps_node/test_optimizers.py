@@ -138,7 +138,9 @@ def lamb_by_formula(options: LambOptions) -> Doubles:
     decays = np.concatenate([np.full(s.spec.size, s.spec.decayed) for s in LAYOUT.slots])[:SIZE]
     tensors = np.repeat(np.arange(len(LAYOUT.slots)), [s.spec.size for s in LAYOUT.slots])[:SIZE]
     borders = np.flatnonzero(np.diff(tensors) | (np.arange(1, SIZE) % BLOCK == 0)) + 1
-    weights, first, second = start(), np.zeros(SIZE), np.zeros(SIZE)
+    weights = start()
+    first = np.zeros(SIZE)
+    second = np.zeros(SIZE)
     for step, (gradient, rate) in enumerate(zip(gradients(), rates(), strict=True), 1):
         first = options.beta_1 * first + (1 - options.beta_1) * gradient
         second = options.beta_2 * second + (1 - options.beta_2) * gradient**2
@@ -147,8 +149,7 @@ def lamb_by_formula(options: LambOptions) -> Doubles:
         change += options.weight_decay * decays * weights
         for layer in np.split(np.arange(SIZE), borders):
             if decays[layer[0]]:
-                norms = (np.linalg.norm(values[layer]) for values in (weights, change))
-                change[layer] *= next(norms) / next(norms)
+                change[layer] *= np.linalg.norm(weights[layer]) / np.linalg.norm(change[layer])
         weights = weights - rate * change
     return weights
 
