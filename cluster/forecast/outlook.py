@@ -18,7 +18,8 @@ from cluster.forecast.simulation import (
 MOST_PLAYED = 128
 """Nodes that are simulated one by one; more are taken by the bound of the busiest resource."""
 UPDATES_A_WORKER = 10
-FEWEST_UPDATES = 80
+FEWEST_UPDATES = 400
+FEWEST_STEPS = 100
 SLOTS = "slots"
 LIMITS = {
     COORDINATOR: "coordinator",
@@ -183,9 +184,9 @@ def _played(
     costs: MeasuredCosts, fit: FittedCosts, network: Network, nodes: int
 ) -> tuple[float, str]:
     """Updates a second in the simulation: of whole epochs, or of the midst of a longer one."""
-    updates = FEWEST_UPDATES
+    updates = FEWEST_STEPS
     if not costs.facts.in_steps:
-        updates = max(updates, UPDATES_A_WORKER * nodes)
+        updates = max(FEWEST_UPDATES, UPDATES_A_WORKER * nodes)
     epoch = costs.updates_an_epoch
     whole = epoch <= 2 * updates
     if whole:

@@ -90,6 +90,8 @@ class ForecastFlags(JsonFlags):
 @takes(ForecastFlags)
 def forecast(flags: ForecastFlags) -> None:
     """Show speed, limit, watts and euros by number of nodes: `fab forecast --nodes 16..10000`."""
+    from cluster.forecast.costs import entry_of
+
     settled = with_overrides(flags)
     if flags.measure:
         from deploy.forecast.roles import measure_into
@@ -99,6 +101,7 @@ def forecast(flags: ForecastFlags) -> None:
             measure_into(Path(flags.costs), inventory)
     elif flags.inventory is not None:
         settled = _like(open_inventory(settled, as_written=True), settled)
+    entry_of(Path(settled.costs), settled.app, settled.mode, settled.codec)
     run_module(
         "cluster.forecast",
         *as_words(settled, "nodes", "app", "mode", "codec", "servers", "link", "latency"),
