@@ -125,7 +125,7 @@ class Simulation:
         return Item(grant.update * (self._costs.slots + 1) + grant.first, WORKER, (grant,))
 
     def _turn(self) -> None:
-        """Go on to the next event, or to the time at which something is due."""
+        """Continue with the next event, or to the time at which something is due."""
         due = self._membership.next_due() or float("inf")
         following = self._events[0][0] if self._events else float("inf")
         look = self._now + LOOK_SECONDS

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.forecast.costs import MeasuredCosts, RolesRun, add_costs, refuse_unless_costs
 from core.ground.children import Child
 from core.ground.errors import ClusterError, UsageError
+from core.ground.files import parsed_json
 from core.ground.waiting import until
 from core.inventory import load
 from core.inventory.extensions import MODES
@@ -231,7 +232,7 @@ def _history(runs: Path) -> list[dict[str, Any]]:
         for line in path.read_text(encoding="utf-8").splitlines(keepends=True)
         if line.endswith("\n")
     ]
-    return [json.loads(line) for line in lines]
+    return [parsed_json(line) for line in lines]
 
 
 def _outcome(

@@ -62,7 +62,7 @@ def test_a_step_waits_for_its_slowest_part() -> None:
     assert steady.efficiency > 0.9
     assert noisy.windows_a_second < 0.9 * steady.windows_a_second
     assert outlook(costs(spread=0.3), 8).windows_a_second == pytest.approx(
-        outlook(costs(), 8).windows_a_second, rel=0.05
+        outlook(costs(), 8).windows_a_second, rel=0.1
     ), "in async nobody waits for it"
 
 
