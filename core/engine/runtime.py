@@ -26,6 +26,9 @@ With 60 s a worker dropped our context while sixteen workers loaded a job's func
 cores: the first answer took 107 s, and our heartbeats came too late. A restart of the roles removes
 what a killed coordinator leaves."""
 
+UNOPTIMIZED = -1
+"""`OptimizerOptions.L0`."""
+
 GOODBYE_SECONDS = 2.0
 """Wait for a parameter server's answer before we leave the cluster without a message."""
 
@@ -183,10 +186,14 @@ class Runtime:
                 job = definition.cluster.job.add(name=name)
                 for task, address in addresses.items():
                     job.tasks[task] = address
+        session = definition.default_session_config
         # Each task has its own number of inter-op threads (core/server/role.py).
-        definition.default_session_config.intra_op_parallelism_threads = 1
+        session.intra_op_parallelism_threads = 1
+        # Constants are folded before, by Grappler. This level's folding would first copy the whole
+        # file of windows, which a worker maps, into the memory of each.
+        session.graph_options.optimizer_options.opt_level = UNOPTIMIZED
         if self._computes_on != "cpu":
-            definition.default_session_config.allow_soft_placement = self._soft_placement
+            session.allow_soft_placement = self._soft_placement
         return definition
 
     def update(self, workers: frozenset[int]) -> None:
