@@ -107,7 +107,9 @@ def steps_of(job: TrainJob, mode: Mode, dispatcher: Dispatcher) -> Callable[[int
 
     def item(number: int) -> Item:
         own = range(number * batches, (number + 1) * batches)
-        rows = (np.arange(BATCH, dtype=np.int32) + np.array([own]).T * BATCH) % (2 * BATCH)
+        rows = (np.arange(BATCH, dtype=np.int32) + np.array([own], np.int32).T * BATCH) % (
+            2 * BATCH
+        )
         return mode.item(Grant(number, 0, 1), Update(number, tuple(own), rows), stretch)
 
     def run(steps: int) -> list[float]:

@@ -67,17 +67,16 @@ class Int4(Codec):
         units = units_of(magnitudes_of(blocks)[1], BITS)
         whole = tf.round(blocks * power_of_two(254 - units))
         errors = summed - tf.reshape(whole * power_of_two(units), [-1])[:size]
-        halves = tf.cast(whole + ZERO, tf.uint8)
-        low, high = tf.unstack(tf.reshape(halves, [-1, 2]), axis=1)
-        pairs = tf.bitcast(low + high * 16, tf.int8)[: -(-size // 2)]
+        halves = tf.reshape(tf.cast(whole + ZERO, tf.uint8), [-1, 2])
+        pairs = tf.bitcast(halves[:, 0] + halves[:, 1] * 16, tf.int8)[: -(-size // 2)]
         exponents = tf.bitcast(tf.cast(units, tf.uint8), tf.int8)
         return as_words([pairs, tf.reshape(exponents, [-1])]), errors[tf.newaxis]
 
     def decode(self, wire: Any, size: int) -> Any:
         """Whole numbers times their units, exactly."""
         content = tf.bitcast(as_bytes(wire), tf.uint8)
-        pairs, exponents, _ = tf.split(content, [-(-size // 2), count_blocks(size, WIDTH), -1])
-        halves = tf.stack([pairs % 16, pairs // 16], 1)
+        pieces = tf.split(content, [-(-size // 2), count_blocks(size, WIDTH), -1])
+        halves = tf.stack([pieces[0] % 16, pieces[0] // 16], 1)
         whole = tf.cast(in_blocks(tf.reshape(halves, [-1]), WIDTH), tf.float32) - ZERO
-        values = whole * power_of_two(tf.cast(exponents, tf.int32))[:, tf.newaxis]
+        values = whole * power_of_two(tf.cast(pieces[1], tf.int32))[:, tf.newaxis]
         return tf.reshape(values, [-1])[:size]

@@ -68,12 +68,11 @@ class OneBit(Codec):
 
     def decode(self, wire: Any, size: int) -> Any:
         """The magnitudes with their signs."""
-        words, means = tf.split(wire, [count_blocks(size, WORD_BITS), count_blocks(size, WIDTH)])
-        shifted = tf.bitwise.right_shift(
-            tf.bitcast(words, tf.int32)[:, tf.newaxis], tf.range(WORD_BITS)
-        )
+        word_count = count_blocks(size, WORD_BITS)
+        words = tf.bitcast(wire[:word_count], tf.int32)
+        shifted = tf.bitwise.right_shift(words[:, tf.newaxis], tf.range(WORD_BITS))
         positive = tf.reshape(tf.equal(tf.bitwise.bitwise_and(shifted, 1), 1), [-1])[:size]
-        return _signed(positive, means, size)
+        return _signed(positive, wire[word_count:], size)
 
 
 def _signed(positive: Any, means: Any, size: int) -> Any:
