@@ -39,6 +39,7 @@ EDGES = [
     -3.4028235e38,
 ]
 some = settings(max_examples=60)
+few = settings(max_examples=30)
 
 
 def bits(values: Any) -> NDArray[np.uint32]:
@@ -146,7 +147,7 @@ def units_by_definition(values: Vector, width: int, largest: int) -> NDArray[np.
     return units
 
 
-@some
+@few
 @given(values=vectors())
 def test_bytes_are_what_their_definition_says_and_are_not_changed_again(values: Vector) -> None:
     values = np.clip(values, -3e38, 3e38)
@@ -182,7 +183,7 @@ def test_bytes_carry_what_is_not_finite_as_nan_and_leave_the_others_alone() -> N
     assert_array_equal(decoded, [1.0, np.nan, np.nan, np.nan, -127.0, 0.0])
 
 
-@some
+@few
 @given(values=vectors())
 def test_half_bytes_and_signs_are_what_their_definitions_say(values: Vector) -> None:
     """What a worker keeps is what its next push lacks."""
