@@ -290,9 +290,7 @@ def main() -> int:
         folder.create()
         token = folder.token()
         os.environ.pop(VARIABLE, None)  # a role gets its own key alone
-        launches = role_launches(
-            inventory.tasks(), inventory.path, flags.set, folder, flags.hold, token
-        )
+        launches = role_launches(inventory, folder, flags.hold, token)
         logs = LogSettings(inventory.logging.format, inventory.logging.level)
         serve(inventory.cluster, launches, folder, inventory.path, logs=logs)
     except ClusterError as error:
