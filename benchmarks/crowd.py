@@ -1,7 +1,7 @@
 """Many workers and parameter servers on one machine: start, a death, the coordinator's CPU time.
 
 The supervisor starts the roles, as `fab deploy start` does. The job `train` then runs one plain
-layer of 8 units on windows of noise, 8 windows a batch (`async`) or a slot (`sync`, a slot a
+layer of 48 units on windows of noise, 8 windows a batch (`async`) or a slot (`sync`, a slot a
 worker), with the first workers alone and with all of them. What the coordinator takes for an update
 or for a worker's part of a step is its processor time between the ends of two epochs, after those
 in which the workers load their functions. In the last run of `async` a worker is killed: the death
@@ -37,7 +37,7 @@ WARM_UP = 2
 """Epochs that do not count: the workers load their functions."""
 DEATH_SECONDS = 60.0
 LOOK_SECONDS = 0.02
-ONE_LAYER = PLAIN_LAYERS.format(8).replace("n_stacked_layers: 3", "n_stacked_layers: 1")
+ONE_LAYER = PLAIN_LAYERS.format(48).replace("n_stacked_layers: 3", "n_stacked_layers: 1")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Plan:
 
 
 PLANS = {
-    "full": Plan((8, 32, 128), 8, 16, 6),
+    "full": Plan((8, 32, 128), 8, 16, 5),
     "quick": Plan((4, 16), 2, 16, 4),
     "smoke": Plan((1, 2), 1, 2, 3),
 }
@@ -91,8 +91,8 @@ def recordings(path: Path, windows: int) -> None:
     generator = np.random.default_rng(0)
     train = generator.standard_normal((windows, STEPS, CHANNELS), np.float32)
     classes = np.arange(windows) % CLASSES
-    tested = {"x_test": train[:CLASSES], "y_test": classes[:CLASSES]}
-    np.savez(path, x_train=train, y_train=classes, **tested)
+    few = slice(CLASSES)
+    np.savez(path, x_train=train, y_train=classes, x_test=train[few], y_test=classes[few])
 
 
 def measure(

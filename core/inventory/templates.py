@@ -38,8 +38,7 @@ def local_inventory(
     for count, plural in ((workers, "workers"), (ps, "parameter servers")):
         if not 1 <= count <= MOST_ROLES:
             raise UsageError(
-                f"{count} {plural}: one machine simulates 1 to {MOST_ROLES} - choose another"
-                " number"
+                f"{count} {plural}: one machine simulates 1 to {MOST_ROLES} - choose another number"
             )
     roles = ["ps"] * ps + ["worker"] * workers + ["coordinator"]
     ports = draw_ports(2 * len(roles) + 1)
