@@ -19,6 +19,7 @@ from kernels.library import operations
 from ps_node.optimizers import DecayingOptimizer, Optimizer
 from ps_node.optimizers.adagrad import Adagrad
 from ps_node.optimizers.adam import Adam
+from ps_node.optimizers.lamb import Lamb
 from ps_node.optimizers.lion import Lion
 from ps_node.optimizers.rmsprop import RMSprop
 from ps_node.optimizers.sgd import MomentumSGD
@@ -185,6 +186,11 @@ class LibraryOptimizer(Optimizer):
     ) -> tuple[Any, Any]:
         """One step by the library."""
         inner = self.of_tensorflow
+        if isinstance(inner, Lamb):
+            by_library = LibraryOptimizer(inner.adam)
+            nowhere = tf.zeros_like(parameters)
+            moved, slots = by_library.stepped(nowhere, slots, gradient, 1.0, count)
+            return inner.paced(parameters, moved, rate, _squares_of_rows), slots
         if isinstance(inner, DecayingOptimizer) and inner.weight_decay:
             parameters = inner.shrunk(parameters, rate)
         step = _numbers(inner)
@@ -202,12 +208,19 @@ class LibraryOptimizer(Optimizer):
         return tf.ensure_shape(new, [size]), tf.ensure_shape(moved, [len(self.slot_names), size])
 
 
+def _squares_of_rows(rows: Any) -> Any:
+    squares = operations().pscluster_squares(vector=tf.reshape(rows, [-1]))
+    return tf.ensure_shape(squares, [rows.shape[0]])
+
+
 def _numbers(optimizer: Optimizer) -> tuple[int, tuple[float, float, float]] | None:
     """Return the library's code of an optimizer, and what its steps read (`native/updates.h`).
 
     None for one that the library does not know.
     """
     match optimizer:
+        case Lamb(adam=adam):
+            return _numbers(adam)
         case MomentumSGD(momentum=momentum, nesterov=nesterov):
             return 0, (momentum, float(nesterov), 0.0)
         case Adam(beta_1=first, beta_2=second, epsilon=epsilon):

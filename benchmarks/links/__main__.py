@@ -24,11 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.asking import Asked, ChildFailedError
-from benchmarks.beds.local_cluster import READY_SECONDS
+from benchmarks.beds.local_cluster import PROBE, READY_SECONDS, inventory_over
 from benchmarks.beds.virtual_network import Machine, machines, on_this_machine, why_not
 from benchmarks.report import arguments, publish, tell
 from core.ground.accounts import account_for_roles
-from core.ground.ports import free_ports
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
 from core.server.rights import prepared_folders
@@ -39,10 +38,6 @@ ROLES = ("coordinator", "ps", *("worker",) * WORKERS)
 DEADLINE_SECONDS = 300.0
 """For a coordinator to connect, trace and warm up; ParameterServerStrategy has no deadline of its
 own."""
-PROBE = (
-    "import sys; from core.server.sockets import answers; print(answers(sys.argv[1],"
-    " int(sys.argv[2]), 3.0))"
-)
 
 
 @dataclass(frozen=True)
@@ -68,15 +63,9 @@ SIZES = {"full": (VARIANTS, 60, 9), "quick": (VARIANTS, 30, 2), "smoke": (VARIAN
 def inventory_in(folder: Path, name: str, places: Sequence[Machine]) -> Inventory:
     """The variant's cluster on these machines, in the order of ROLES, with ports of its own."""
     path = folder / f"{name}.yaml"
-    if len({place.address for place in places}) == 1:
-        path.write_text(local_inventory(WORKERS, 1))
-    else:
-        ports = iter(free_ports(2 * len(ROLES)))
-        lines = ["schema: 1", "cluster: links", "connection: ssh", "nodes:"]
-        for number, (role, place) in enumerate(zip(ROLES, places, strict=True)):
-            entry = f"[{role}: {{port: {next(ports)}, metrics_port: {next(ports)}}}]"
-            lines.append(f"  - {{name: machine{number}, address: {place.address}, roles: {entry}}}")
-        path.write_text("\n".join(lines) + "\n")
+    if len({place.address for place in places}) > 1:
+        return inventory_over(path, places, servers=1)
+    path.write_text(local_inventory(WORKERS, 1))
     return load(path)
 
 

@@ -183,7 +183,7 @@ class Runtime:
                 job = definition.cluster.job.add(name=name)
                 for task, address in addresses.items():
                     job.tasks[task] = address
-        definition.default_session_config.inter_op_parallelism_threads = len(self.peers.workers) + 4
+        # Each task has its own number of inter-op threads (core/server/role.py).
         definition.default_session_config.intra_op_parallelism_threads = 1
         if self._computes_on != "cpu":
             definition.default_session_config.allow_soft_placement = self._soft_placement

@@ -15,6 +15,7 @@ WHY_NOT = {
     "links": virtual_network.why_not,
     "scaling": cpu_quota.why_not,
     "tunnelled": tunnels.why_not,
+    "time_to_accuracy": lambda: cpu_quota.why_not() or virtual_network.why_not(),
 }
 VECTORS = {"bytes_over_two_vectors": 1.0, "bytes_over_half_vectors": 1.0}
 """A step of ours pulls one vector and pushes one."""

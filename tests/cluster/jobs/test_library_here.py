@@ -39,7 +39,9 @@ def test_the_modes_agree(data: Dataset, name: str) -> None:
     np.testing.assert_array_equal(expected[size:][kept], begun[size:][kept])
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "adamw", "lion", "rmsprop", "adagrad", "sgd"])
+@pytest.mark.parametrize(
+    "optimizer", ["adam", "adamw", "lion", "lamb", "rmsprop", "adagrad", "sgd"]
+)
 def test_the_modes_agree_under_every_optimizer(data: Dataset, optimizer: str) -> None:
     network = built_in("residual", **NETWORKS["residual"])
     agreed(
