@@ -24,7 +24,7 @@ import numpy as np
 import pscluster
 from benchmarks.beds.local_cluster import PLAIN_LAYERS, LocalCluster
 from benchmarks.report import arguments, memory_bytes, publish, tell
-from benchmarks.scaling import EpochClock, with_workers
+from benchmarks.scaling import EpochClock
 from core.ground.waiting import until
 from core.inventory import load
 
@@ -53,7 +53,7 @@ class Plan:
 PLANS = {
     "full": Plan((8, 32, 128), 8, 16, 5),
     "quick": Plan((4, 16), 2, 16, 4),
-    "smoke": Plan((1, 2), 1, 2, 3),
+    "smoke": Plan((2,), 1, 2, 3),
 }
 
 
@@ -67,8 +67,10 @@ class Death:
     seconds: float | None = None
     _thread: threading.Thread | None = field(default=None, repr=False)
 
-    def begin(self) -> None:
-        """Kill the process, and wait for the line in a thread."""
+    def begin(self, epochs: int) -> None:
+        """After the first epoch kill the process, and wait for the line in a thread."""
+        if epochs > 1:
+            return
         self._thread = threading.Thread(target=self._wait, name="death")
         self._thread.start()
 
@@ -84,6 +86,10 @@ class Death:
         line = f"worker:{self.task} left"
         if until(lambda: line in log.read_text(), DEATH_SECONDS, LOOK_SECONDS):
             self.seconds = time.monotonic() - begin
+
+
+def _nothing(epochs: int) -> None:
+    """Do nothing after an epoch."""
 
 
 def recordings(path: Path, windows: int) -> None:
@@ -114,10 +120,10 @@ def measure(
         "data.source": source,
     }
     settings = [ONE_LAYER, *(f"jobs.train.{key}={value}" for key, value in values.items())]
-    clock = EpochClock(cluster.folder / "runs", {}, death.begin if death else lambda: None)
+    clock = EpochClock(cluster.folder / "runs", {}, death.begin if death else _nothing)
     begin = time.monotonic()
     try:
-        with_workers(cluster, workers).job("train", settings, clock.start)
+        cluster.of_workers(workers).job("train", settings, clock.start)
     finally:
         clock.stop()
         if death is not None:
@@ -140,14 +146,15 @@ def thread_count(process_id: int) -> int:
     return len(os.listdir(f"/proc/{process_id}/task"))
 
 
-def summarize(start: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the figures of the largest number of workers."""
-    most = max(row["workers"] for row in rows)
+def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the figures of the largest number of workers; the first row is the start."""
+    start, *rows = rows
+    most = start["workers"]
     return {
         "workers": most,
         "ready_seconds": start["ready_seconds"],
         "death_noticed_seconds": next(
-            (row["death_noticed_seconds"] for row in rows if row["death_noticed_seconds"]), None
+            (row["death_noticed_seconds"] for row in rows if row.get("death_noticed_seconds")), None
         ),
         "coordinator_cpu_ms": {
             row["mode"]: row["coordinator_cpu_ms"] for row in rows if row["workers"] == most
@@ -187,7 +194,7 @@ def main() -> None:
                         killed = Death(most - 1, pids[f"worker:{most - 1}"], folder / "runs")
                     rows.append(measure(plan, mode, workers, cluster, killed))
                     tell(rows[-1])
-    publish("crowd", [start, *rows], summarize(start, rows), given)
+    publish("crowd", [start, *rows], summarize([start, *rows]), given)
 
 
 if __name__ == "__main__":

@@ -121,9 +121,8 @@ class Membership:
     @property
     def live(self) -> frozenset[int]:
         """Tasks that the cluster definition must contain: the same object until they change."""
-        live = {w.task for w in self.workers.values() if w.phase not in OUTSIDE}
-        if live != self._live:
-            self._live = frozenset(live)
+        live = frozenset(w.task for w in self.workers.values() if w.phase not in OUTSIDE)
+        self._live = self._live if live == self._live else live
         return self._live
 
     @property
