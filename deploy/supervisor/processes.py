@@ -232,6 +232,8 @@ class RoleProcess(LoggedProcess):
         super().__init__(plan.command, plan.log, env=environment, preexec_fn=dies_with_parent())
         self._started = time.monotonic()
         self.ended = asyncio.Event()
+        self.settled = asyncio.Event()
+        """Set once it is ready or has ended."""
         self.identity: ProcessIdentity | None = identify(self.pid)
 
     @property
@@ -243,6 +245,7 @@ class RoleProcess(LoggedProcess):
         """Collect its exit status and set `ended` if it has ended; for the handler of SIGCHLD."""
         if self.poll() is not None:
             self.ended.set()
+            self.settled.set()
 
 
 def role_launches(
