@@ -40,7 +40,7 @@ class Plan:
 
 
 PLANS = {
-    "full": Plan((1, 2, 4, 8, 16), 0.05, 16_000, 12.0),
+    "full": Plan((1, 2, 4, 8, 16), 0.05, 16_000, 8.0),
     "quick": Plan((1, 2, 4, 8), 0.1, 4_000, 5.0),
     "smoke": Plan((1, 2), 0.4, 800, 1.0),
 }
@@ -59,7 +59,9 @@ def measure(plan: Plan, mode: str, source: Path, workers: int) -> RolesRun:
         f"jobs.train.data.source={source}",
         *ENDLESS,
     )
-    return measured_roles(settings, (), workers, 1, slowed, plan.seconds)
+    run = measured_roles(settings, (), workers, 1, slowed, plan.seconds)
+    tell(f"{mode}, {workers} workers: {run.updates} updates in {run.seconds:.1f} s")
+    return run
 
 
 def costs_of(mode: str, runs: Sequence[RolesRun]) -> MeasuredCosts:
