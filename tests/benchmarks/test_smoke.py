@@ -12,6 +12,7 @@ from tests.ran import PROJECT, python
 
 FOLDER = PROJECT / "benchmarks"
 WHY_NOT = {
+    "forecast": cpu_quota.why_not,
     "links": virtual_network.why_not,
     "scaling": cpu_quota.why_not,
     "tunnelled": tunnels.why_not,
