@@ -34,7 +34,14 @@ if TYPE_CHECKING:
 
     from core.inventory.fields import Choice
 
-EXTENSIONS = {"fp32": "fp32:Fp32", "fp16": "fp16:Fp16", "topk": "topk:TopK"}
+EXTENSIONS = {
+    "fp32": "fp32:Fp32",
+    "fp16": "fp16:Fp16",
+    "int8": "int8:Int8",
+    "int4": "int4:Int4",
+    "onebit": "onebit:OneBit",
+    "topk": "topk:TopK",
+}
 """Module and class by `jobs.train.codec.name`, in the order of the tables."""
 
 
@@ -55,6 +62,13 @@ class Codec(CodecFacts, ABC):
         """This codec in a training of so many updates an epoch."""
         del updates_an_epoch
         return self
+
+    @property
+    def for_pulls(self) -> Codec | None:
+        """The codec of parameters beside this one; None sends them as float32."""
+        if self.stateless:
+            return self
+        return None
 
     @property
     def memory_rows(self) -> int:
