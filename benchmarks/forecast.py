@@ -16,10 +16,10 @@ from typing import Any
 from benchmarks.beds.cpu_quota import limited, period_of, why_not
 from benchmarks.report import arguments, publish, tell
 from benchmarks.scaling import recordings
-from cluster.forecast.costs import MeasuredCosts
+from cluster.forecast.costs import MeasuredCosts, RolesRun
 from cluster.forecast.outlook import Assumptions, outlooks
 from core.inventory.extensions import MODES
-from deploy.forecast.roles import ENDLESS, RolesOutcome, measured_roles
+from deploy.forecast.roles import ENDLESS, measured_roles
 
 FITTED = 4
 BATCH = 100
@@ -46,7 +46,7 @@ PLANS = {
 }
 
 
-def measure(plan: Plan, mode: str, source: Path, workers: int) -> RolesOutcome:
+def measure(plan: Plan, mode: str, source: Path, workers: int) -> RolesRun:
     """Train on so many limited workers."""
 
     def slowed(processes: Any) -> AbstractContextManager[None]:
@@ -62,10 +62,9 @@ def measure(plan: Plan, mode: str, source: Path, workers: int) -> RolesOutcome:
     return measured_roles(settings, (), workers, 1, slowed, plan.seconds)
 
 
-def costs_of(mode: str, outcomes: Sequence[RolesOutcome]) -> MeasuredCosts:
+def costs_of(mode: str, runs: Sequence[RolesRun]) -> MeasuredCosts:
     """Return the costs of these runs. A quota is one of processor time, whatever the cores."""
     facts = MODES[mode]
-    first = outcomes[0]
     return MeasuredCosts(
         app="thesis",
         mode=mode,
@@ -75,12 +74,9 @@ def costs_of(mode: str, outcomes: Sequence[RolesOutcome]) -> MeasuredCosts:
         cores=1,
         servers=1,
         batch_size=BATCH,
-        slots=first.slots,
-        updates_an_epoch=first.updates_an_epoch,
         epochs=1,
         single_seconds=1.0,
-        spread=first.spread,
-        runs=tuple(outcome.run for outcome in outcomes),
+        runs=tuple(runs),
     )
 
 
@@ -101,7 +97,7 @@ def compare(costs: MeasuredCosts) -> list[dict[str, Any]]:
                 "error": outlook.windows_a_second / measured - 1.0,
                 "limit": outlook.limit,
                 "calls_an_update": costs.scale(run) if costs.in_parts else 1.0,
-                "spread": costs.spread,
+                "spread": costs.alone.spread,
                 "run": asdict(run),
             }
         )

@@ -10,7 +10,7 @@ from core.engine.membership import Membership
 from core.engine.workers import Instruction, Item, ItemSource, Outcome
 
 
-class Drive:
+class ItemDrive:
     """Gives the items of a source to the idle workers of a membership."""
 
     def __init__(self, membership: Membership, source: ItemSource) -> None:

@@ -120,7 +120,7 @@ def _add_place(result: argparse.ArgumentParser) -> None:
         "--metrics-port", type=_whole(1, 65535), help="port of /metrics and /ready"
     )
     explicit.add_argument(
-        "--peers", type=_whole(1, 2**22), help="workers in the cluster; sizes the thread pool"
+        "--peers", type=_whole(1, 2**22), help="workers in the cluster, for a ps's threads"
     )
     explicit.add_argument(
         "--guard",
