@@ -248,8 +248,8 @@ def _training(options: argparse.Namespace, inventory: Inventory, log: JobLogging
     os.environ.update(_own_devices(options.job, inventory))
     # TensorFlow takes seconds to import: not before the inventory is known to be good, and before
     # there are threads.
-    shown = not options.quiet and not log.for_programs and sys.stderr.isatty()
-    if shown and "tensorflow" not in sys.modules:
+    visible = not options.quiet and not log.for_programs and sys.stderr.isatty()
+    if visible and "tensorflow" not in sys.modules:
         say("starting the coordinator (TensorFlow takes some seconds to load)", error=True)
     return JobPlan(inventory, load_jobs(options.job), resumed, app, chaos)
 

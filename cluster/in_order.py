@@ -101,11 +101,11 @@ def _prepare_recordings(inventory: Inventory) -> int:
 
 
 def _run_in_fork(run: Callable[[Cancel], int], cancel: Cancel) -> int:
-    def run_with_own_cancel() -> int:
-        with Cancel() as own:
-            return run(own)
+    def run_cancellable() -> int:
+        with Cancel() as cancel:
+            return run(cancel)
 
-    code = _await_end(_fork(run_with_own_cancel), cancel)
+    code = _await_end(_fork(run_cancellable), cancel)
     if code < 0:
         with suppress(OSError):  # SIGKILL has no handler
             signal.signal(-code, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""Training steps per second over 94 Mbit/s links.
+"""Training steps per second over links of 94 Mbit/s, or `--megabits`.
 
 Ours beside ParameterServerStrategy with the weights read once.
 
@@ -27,6 +27,7 @@ from benchmarks.asking import Asked, ChildFailedError
 from benchmarks.beds.local_cluster import PROBE, READY_SECONDS, inventory_over
 from benchmarks.beds.virtual_network import Machine, machines, on_this_machine, why_not
 from benchmarks.report import arguments, publish, tell
+from benchmarks.wire.ours import VARIANTS as OURS
 from core.ground.accounts import account_for_roles
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
@@ -50,13 +51,12 @@ class Variant:
 
 
 VARIANTS = (
-    Variant("ours", ("benchmarks.links.ours", "--codec", "fp32"), "lean"),
-    Variant("ours_fp16", ("benchmarks.links.ours", "--codec", "fp16"), "lean"),
+    *(Variant(name, ("benchmarks.links.ours", "--variant", name), "lean") for name in OURS),
     Variant("stock", ("benchmarks.links.stock",), "stock"),
     Variant("stock_our_kernels", ("benchmarks.links.stock", "--our-kernels"), "stock"),
     Variant("stock_on_lean", ("benchmarks.links.stock",), "lean"),
 )
-SIZES = {"full": (VARIANTS, 60, 9), "quick": (VARIANTS, 30, 2), "smoke": (VARIANTS[::3], 2, 1)}
+SIZES = {"full": (VARIANTS, 60, 9), "quick": (VARIANTS, 30, 2), "smoke": (VARIANTS[::7], 2, 1)}
 """Variants, steps of a round, and rounds."""
 
 
@@ -175,7 +175,7 @@ def measure(
     return rows
 
 
-def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def summarize(rows: Sequence[Mapping[str, Any]], megabits: float = MEGABITS) -> dict[str, Any]:
     """Ours over stock: the median of the rounds' own ratios, by network."""
     of = {(row["network"], row["variant"]): row.get("rounds") for row in rows}
 
@@ -195,9 +195,10 @@ def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "fp16_steps_over_stock": over("links", "ours_fp16", "stock"),
         "steps_over_stock_on_lean": over("links", "ours", "stock_on_lean"),
         "fp16_steps_over_fp32": over("links", "ours_fp16", "ours"),
+        **{f"{name}_steps_over_fp16": over("links", name, "ours_fp16") for name in list(OURS)[2:]},
         "loopback_steps_over_stock_our_kernels": over("loopback", "ours", "stock_our_kernels"),
         "loopback_steps_over_stock": over("loopback", "ours", "stock"),
-        "megabits": MEGABITS,
+        "megabits": megabits,
     }
 
 
@@ -206,17 +207,21 @@ def main() -> None:
 
     Status 1 with one line where no machines can be made, or if a variant failed.
     """
-    given = arguments(
-        "links", "Steps per second over 94 Mbit/s links, beside ParameterServerStrategy."
-    ).parse_args()
+    parser = arguments("links", "Steps per second over slow links, beside ParameterServerStrategy.")
+    parser.add_argument("--megabits", type=float, default=MEGABITS, help="of each link")
+    parser.add_argument("--variants", nargs="+", choices=[each.name for each in VARIANTS])
+    given = parser.parse_args()
     problem = why_not()
     if problem:
         sys.exit(f"benchmarks.links: {problem}")
-    with machines(len(ROLES), MEGABITS) as places:
-        rows = measure("links", places, *SIZES[given.size])
+    variants, steps, rounds = SIZES[given.size]
+    if given.variants:
+        variants = tuple(each for each in VARIANTS if each.name in given.variants)
+    with machines(len(ROLES), given.megabits) as places:
+        rows = measure("links", places, variants, steps, rounds)
     if given.size == "full":
-        rows += measure("loopback", on_this_machine(len(ROLES)), *SIZES[given.size])
-    publish("links", rows, summarize(rows), given)
+        rows += measure("loopback", on_this_machine(len(ROLES)), variants, steps, rounds)
+    publish("links", rows, summarize(rows, given.megabits), given)
     sys.exit(any("problem" in row for row in rows))
 
 

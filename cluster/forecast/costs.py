@@ -40,6 +40,10 @@ class RolesRun:
     worker_seconds: _Amount
     sent_bytes: _Amount
     received_bytes: _Amount
+    slots: _Count
+    updates_an_epoch: _Count
+    spread: _Amount
+    """Deviation of a call's seconds over their median, if there is one worker."""
 
 
 @dataclass(frozen=True)
@@ -55,26 +59,17 @@ class MeasuredCosts:
     cores: _Count
     servers: _Count
     batch_size: _Count
-    slots: _Count
-    updates_an_epoch: _Count
     epochs: _Count
     single_seconds: _Seconds
     """Seconds of a batch in mode `single` on this machine."""
-    spread: _Amount
-    """Deviation of a call's seconds over their median, with one worker."""
     runs: Annotated[tuple[RolesRun, ...], Field(min_length=1, max_length=64)]
 
     def __post_init__(self) -> None:
         """Raises ValueError for a mode that does not exist, and without a run of one worker."""
         if self.mode not in MODES or not MODES[self.mode].needs_roles():
             raise ValueError(f"mode: {self.mode!r} is no mode on roles")
-        if min(run.workers for run in self.runs) != 1:
+        if self.alone.workers != 1:
             raise ValueError("runs: expected one of one worker")
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """What an entry of a file is for."""
-        return self.app, self.mode, self.codec
 
     @property
     def facts(self) -> type[ModeFacts]:
@@ -88,21 +83,43 @@ class MeasuredCosts:
             return None
         return self.facts.Options.model_validate(self.options)
 
+    def is_for(self, app: str | None, mode: str | None, codec: str | None) -> bool:
+        """Return whether these words are its own; None fits any."""
+        return (app or self.app, mode or self.mode, codec or self.codec) == (
+            self.app,
+            self.mode,
+            self.codec,
+        )
+
     @property
     def in_parts(self) -> bool:
         """Whether an update is several calls, so that costs grow with calls, not with workers."""
         return self.facts.shares_batches() and self.facts.parameters == "servers"
+
+    @property
+    def alone(self) -> RolesRun:
+        """The run of one worker."""
+        return min(self.runs, key=lambda run: run.workers)
+
+    @property
+    def slots(self) -> int:
+        """Slots of an update."""
+        return self.alone.slots
+
+    def waves(self, slots: int) -> int:
+        """Return the rounds in which a worker computes so many slots, one a core at a time."""
+        if self.in_parts:
+            return -(-slots // self.cores)
+        return 1
 
     def scale(self, run: RolesRun) -> float:
         """Return what the costs of a run grow with: calls of an update, or workers.
 
         Each call pulls and pushes as much, and one worker computes a step in one.
         """
-        if not self.in_parts:
+        if not self.in_parts or not self.alone.sent_bytes:
             return float(run.workers)
-        alone = min(self.runs, key=lambda each: each.workers)
-        one = alone.sent_bytes / alone.updates
-        return max(1.0, run.sent_bytes / run.updates / one) if one else float(run.workers)
+        return max(1.0, run.sent_bytes / run.updates / (self.alone.sent_bytes / self.alone.updates))
 
     @property
     def windows(self) -> int:
@@ -112,14 +129,14 @@ class MeasuredCosts:
 
 @dataclass(frozen=True)
 class Line:
-    """A cost of an update: `base + each * x`, where x is its calls, or the workers."""
+    """A cost of an update: `base + slope * x`, where x is its calls, or the workers."""
 
     base: float
-    each: float
+    slope: float
 
     def at(self, x: float) -> float:
         """Return the cost."""
-        return self.base + self.each * x
+        return self.base + self.slope * x
 
     @classmethod
     def through(cls, points: Sequence[tuple[float, float]]) -> Self:
@@ -128,12 +145,12 @@ class Line:
         costs = [cost for _, cost in points]
         if len(set(xs)) == 1:
             return cls(fmean(costs), 0.0)
-        each, base = linear_regression(xs, costs)
-        if each < 0:
+        slope, base = linear_regression(xs, costs)
+        if slope < 0:
             return cls(fmean(costs), 0.0)
         if base < 0:
-            each, base = linear_regression(xs, costs, proportional=True)
-        return cls(base, each)
+            slope, base = linear_regression(xs, costs, proportional=True)
+        return cls(base, slope)
 
 
 @dataclass(frozen=True)
@@ -163,24 +180,24 @@ def fitted(costs: MeasuredCosts, largest: int | None = None) -> FittedCosts:
     server took.
     """
     runs = [run for run in costs.runs if largest is None or run.workers <= largest]
-    alone = min(runs, key=lambda run: run.workers)
+    alone = costs.alone
 
     def line(seconds: str) -> Line:
         return Line.through(
             [(costs.scale(run), getattr(run, seconds) / run.updates) for run in runs]
         )
 
-    own = alone.seconds - alone.coordinator_seconds - alone.server_seconds / costs.servers
-    own = max(0.0, own) / alone.updates
+    of_worker = alone.seconds - alone.coordinator_seconds - alone.server_seconds / costs.servers
+    of_worker = max(0.0, of_worker) / alone.updates
     call = 0.0
     if costs.in_parts:
         # The processor seconds of a step on all workers grow by what a call costs each of them.
         worker = line("worker_seconds")
-        call = own * worker.each / max(1e-12, worker.at(1.0))
+        call = of_worker * worker.slope / max(1e-12, worker.at(1.0))
     return FittedCosts(
         line("coordinator_seconds"),
         line("server_seconds"),
-        own - call,
+        of_worker - call,
         call,
         alone.sent_bytes / alone.updates,
         alone.received_bytes / alone.updates,
@@ -221,8 +238,9 @@ def add_costs(path: Path, costs: MeasuredCosts) -> None:
     """
     refuse_unless_costs(path)
     entries = [costs]
+    key = (costs.app, costs.mode, costs.codec)
     if path.exists():
-        entries = [*(entry for entry in read_costs(path) if entry.key != costs.key), costs]
+        entries = [entry for entry in read_costs(path) if not entry.is_for(*key)] + entries
     document = {"schema": SCHEMA, "measured": [asdict(entry) for entry in entries]}
     try:
         atomic_write(path, json.dumps(document, indent=1).encode() + b"\n")
@@ -233,10 +251,11 @@ def add_costs(path: Path, costs: MeasuredCosts) -> None:
 def entry_of(path: Path, app: str | None, mode: str | None, codec: str | None) -> MeasuredCosts:
     """Return the latest entry with these words; None fits any. Raises UsageError."""
     entries = read_costs(path)
-    asked = (app, mode, codec)
     for entry in reversed(entries):
-        if all(word in (None, own) for word, own in zip(asked, entry.key, strict=True)):
+        if entry.is_for(app, mode, codec):
             return entry
-    words = " ".join(word for word in asked if word)
-    there = "; ".join(" ".join(entry.key) for entry in entries)
-    raise UsageError(f"{path}: no costs of {words}, only of: {there or 'nothing'}: {REMEDY}")
+    missing = " ".join(filter(None, (app, mode, codec)))
+    measured = (
+        "; ".join(f"{entry.app} {entry.mode} {entry.codec}" for entry in entries) or "nothing"
+    )
+    raise UsageError(f"{path}: no costs of {missing}, only of: {measured}: {REMEDY}")

@@ -9,9 +9,8 @@ from cluster.forecast.simulation import (
     LINK,
     ROUND_TRIPS,
     SERVER,
-    WAITING,
     WORKER,
-    Network,
+    Links,
     Simulation,
 )
 
@@ -21,18 +20,10 @@ UPDATES_A_WORKER = 10
 FEWEST_UPDATES = 400
 FEWEST_STEPS = 100
 SLOTS = "slots"
-LIMITS = {
-    COORDINATOR: "coordinator",
-    SERVER: "server",
-    LINK: "link",
-    WORKER: "workers",
-    WAITING: "stragglers",
-    SLOTS: "slots",
-}
 SECONDS_A_DAY = 86_400.0
 MOST_NODES = 100_000
 LEAST_SHARE = 1e-6
-"""Of the speed: with more failures than that nothing ever ends."""
+"""Least share of the speed: with more failures nothing ever ends."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +35,19 @@ class Assumptions:
     latency: float
     """Milliseconds there and back."""
     failures: float
-    """Of a node a day."""
+    """Failures of a node a day."""
     recovery: float
     """Seconds until a node that failed is back."""
     watts: float
-    """Of a node."""
+    """Watts of a node."""
     pc_watts: float
     price: float
     """Euros a kilowatt-hour."""
 
     @property
-    def network(self) -> Network:
+    def links(self) -> Links:
         """The links in bytes and seconds."""
-        return Network(self.link * 1e6 / 8, self.latency / 1e3)
+        return Links(self.link * 1e6 / 8, self.latency / 1e3)
 
     def euros(self, watts: float, seconds: float) -> float:
         """Return the price of the energy."""
@@ -72,32 +63,27 @@ class Outlook:
     efficiency: float
     """Windows a second over those of as many times one node."""
     seconds: float
-    """Of the whole training, validation and test left out."""
+    """Seconds of the whole training, validation and test left out."""
     limit: str
     """What takes the largest share of the workers' time; in a bound, what is never idle."""
     watts: float
     euros: float
-    simulated: bool
-    """Whether every worker was played; else the bound of the busiest resource."""
+    by: str
+    """`simulation` where every worker was played, else `bound`: that of the busiest resource."""
     extrapolated: bool
     """Whether more workers, or another number of servers, were asked for than measured."""
 
 
-@dataclass(frozen=True)
-class OnePc:
-    """The training in mode `single` on the machine where the costs were measured."""
-
-    windows_a_second: float
-    seconds: float
-    watts: float
-    euros: float
-
-
-def one_pc(costs: MeasuredCosts, assumed: Assumptions) -> OnePc:
-    """Return what one PC takes."""
+def one_pc(costs: MeasuredCosts, assumed: Assumptions) -> dict[str, float]:
+    """Return what the training takes in mode `single` where its costs were measured."""
     speed = costs.batch_size / costs.single_seconds
     seconds = _windows_of_job(costs) / speed
-    return OnePc(speed, seconds, assumed.pc_watts, assumed.euros(assumed.pc_watts, seconds))
+    return {
+        "windows_a_second": speed,
+        "seconds": seconds,
+        "watts": assumed.pc_watts,
+        "euros": assumed.euros(assumed.pc_watts, seconds),
+    }
 
 
 def outlooks(
@@ -141,7 +127,7 @@ def outlooks(
                 limit,
                 watts,
                 assumed.euros(watts, seconds),
-                _is_played(costs, nodes),
+                "simulation" if _is_played(costs, nodes) else "bound",
                 nodes > fit.largest or other_servers,
             )
         )
@@ -149,7 +135,7 @@ def outlooks(
 
 
 def _windows_of_job(costs: MeasuredCosts) -> int:
-    return costs.windows * costs.updates_an_epoch * costs.epochs
+    return costs.windows * costs.alone.updates_an_epoch * costs.epochs
 
 
 def _most_at_work(costs: MeasuredCosts) -> int:
@@ -168,9 +154,9 @@ def _speed(
 ) -> tuple[float, str]:
     """Windows a second of so many workers, and what limits them."""
     if _is_played(costs, nodes):
-        updates, limit = _played(costs, fit, assumed.network, nodes)
+        updates, limit = _played(costs, fit, assumed.links, nodes)
     else:
-        updates, limit = _bound(costs, fit, assumed.network, nodes)
+        updates, limit = _bound(costs, fit, assumed.links, nodes)
     rate = assumed.failures / SECONDS_A_DAY
     lost = rate * assumed.recovery
     if costs.facts.parameters == "workers":  # each one lost ends the run, which begins again
@@ -180,19 +166,18 @@ def _speed(
     return updates * costs.windows * max(LEAST_SHARE, 1.0 - lost), limit
 
 
-def _played(
-    costs: MeasuredCosts, fit: FittedCosts, network: Network, nodes: int
-) -> tuple[float, str]:
+def _played(costs: MeasuredCosts, fit: FittedCosts, links: Links, nodes: int) -> tuple[float, str]:
     """Updates a second in the simulation: of whole epochs, or of the midst of a longer one."""
     updates = FEWEST_STEPS
     if not costs.facts.in_steps:
         updates = max(FEWEST_UPDATES, UPDATES_A_WORKER * nodes)
-    epoch = costs.updates_an_epoch
+    epoch = costs.alone.updates_an_epoch
     whole = epoch <= 2 * updates
     if whole:
         updates = epoch * -(-updates // epoch)
-    played = Simulation(costs, fit, network, nodes).run(updates, epoch)
-    limit = LIMITS[max(played.parts, key=lambda part: played.parts[part])]
+    played = Simulation(costs, fit, links, nodes)
+    played.run(updates, epoch)
+    limit = max(played.spent, key=lambda kind: played.spent[kind])
     if whole:
         return updates / played.complete[-1], limit
     edge = updates // 4
@@ -200,19 +185,17 @@ def _played(
     return (len(midst) - 1) / (midst[-1] - midst[0]), limit
 
 
-def _bound(
-    costs: MeasuredCosts, fit: FittedCosts, network: Network, nodes: int
-) -> tuple[float, str]:
+def _bound(costs: MeasuredCosts, fit: FittedCosts, links: Links, nodes: int) -> tuple[float, str]:
     """Updates a second if nothing waits but for what is never idle (Denning and Buzen 1978)."""
     shared = {
         COORDINATOR: fit.coordinator.at(nodes),
         SERVER: fit.server.at(nodes) / costs.servers,
-        LINK: max(fit.pull_bytes, fit.push_bytes) / costs.servers / network.bytes_a_second,
+        LINK: max(fit.pull_bytes, fit.push_bytes) / costs.servers / links.bytes_a_second,
     }
     cycle = shared[COORDINATOR] + shared[SERVER] + fit.call + fit.compute
-    cycle += (fit.pull_bytes + fit.push_bytes) / network.bytes_a_second
-    cycle += ROUND_TRIPS * network.round_trip_seconds
-    busiest = max(shared, key=lambda part: shared[part])
+    cycle += (fit.pull_bytes + fit.push_bytes) / links.bytes_a_second
+    cycle += ROUND_TRIPS * links.round_trip_seconds
+    busiest = max(shared, key=lambda kind: shared[kind])
     if nodes / cycle <= 1 / shared[busiest]:
-        return nodes / cycle, LIMITS[WORKER]
-    return 1 / shared[busiest], LIMITS[busiest]
+        return nodes / cycle, WORKER
+    return 1 / shared[busiest], busiest

@@ -22,7 +22,7 @@ from core.engine.changes import (
     raise_if_server_lost,
 )
 from core.engine.chaos import Strike
-from core.engine.drive import Drive
+from core.engine.drive import ItemDrive
 from core.engine.membership import Membership, TimeLimits
 from core.engine.runtime import Runtime, split
 from core.engine.threads import Prober, Saboteur, WorkerThread
@@ -100,7 +100,7 @@ class Dispatcher:
         self._holders: frozenset[int] = frozenset()
         self._doubts: list[str] = []
         """Why workers left since the servers were asked the last time."""
-        self._drive: Drive | None = None
+        self._drive: ItemDrive | None = None
         self._outcomes: list[Outcome] = []
         self._last_with_workers = time.monotonic()
         self._next_look = 0.0
@@ -180,7 +180,7 @@ class Dispatcher:
     def _outcomes_of(
         self, source: ItemSource, stop: Callable[[], bool], linger_seconds: float
     ) -> Iterator[Outcome]:
-        self._drive = drive = Drive(self.membership, source)
+        self._drive = drive = ItemDrive(self.membership, source)
         stopped = False
         linger_until = float("inf")
         while True:

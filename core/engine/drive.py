@@ -10,7 +10,7 @@ from core.engine.membership import Membership
 from core.engine.workers import Instruction, Item, ItemSource, Outcome
 
 
-class Drive:
+class ItemDrive:
     """Gives the items of a source to the idle workers of a membership."""
 
     def __init__(self, membership: Membership, source: ItemSource) -> None:
@@ -36,6 +36,8 @@ class Drive:
         It draws nothing while an item waits for any worker. Carry out each instruction before the
         next.
         """
+        if self._source.exhausted():
+            return
         # A source reads it at each draw, and it does not change.
         self._live_while_drawing = self._membership.live
         try:

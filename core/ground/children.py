@@ -5,7 +5,8 @@
 
 The kernel kills the child as soon as this process is gone, also when this one is killed. The child
 leads a process group of its own, so that a terminal's Ctrl-C reaches this process alone, which
-decides what to do about it. It reads no terminal: a background group that does is stopped.
+decides what to do about it. It reads nothing: a background group that reads the terminal is
+stopped.
 """
 
 import ctypes
@@ -44,7 +45,6 @@ class Child(subprocess.Popen[bytes]):
         *,
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
-        stdin: int = subprocess.DEVNULL,
         stdout: int | IO[bytes] | None = None,
         stderr: int | IO[bytes] | None = None,
         ending: "EndRequest | None" = None,
@@ -65,7 +65,7 @@ class Child(subprocess.Popen[bytes]):
             prepare = before_exec
         super().__init__(
             command,
-            stdin=stdin,
+            stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
             env=None if environment is None else dict(environment),

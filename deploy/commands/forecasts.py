@@ -1,14 +1,13 @@
 """`fab forecast`: what a training takes on other numbers of nodes."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.ground.errors import UsageError
 from deploy.commands.action import run_module, takes
 from deploy.commands.apps import inventory_or_usual
 from deploy.commands.flags import (
     JsonFlags,
-    as_words,
     from_here,
     number,
     path,
@@ -25,30 +24,26 @@ if TYPE_CHECKING:
     from core.inventory import Inventory
 
 USUAL_FILE = "costs.json"
-USUAL_NODES = "1,2,4,8,16"
+USUAL_NODES = [1, 2, 4, 8, 16]
 MOST_NODES = 100_000
-MOST_COUNTS = 64
+ASSUMED = ("link", "latency", "failures", "recovery", "watts", "pc_watts", "price")
 
 
-def counts_of(flag: str, value: str) -> str:
-    """Return numbers of nodes with commas between them, ascending.
+def counts_of(flag: str, value: str) -> list[int]:
+    """Return numbers of nodes, ascending: `16..10000` is 16, twice that and so on, and 10000.
 
-    `16..10000` is 16, twice that and so on, and 10000. Raises UsageError.
+    Raises UsageError.
     """
-    counts: set[int] = set()
+    counts = set[int]()
     for piece in value.split(","):
-        low_text, dots, high_text = piece.strip().partition("..")
+        low_text, dots, high_text = piece.partition("..")
         low = whole_number(flag, low_text, 1, MOST_NODES)
-        high = low
-        if dots:
-            high = whole_number(flag, high_text, low, MOST_NODES)
+        high = whole_number(flag, high_text, low, MOST_NODES) if dots else low
         while low < high:
             counts.add(low)
             low *= 2
         counts.add(high)
-    if len(counts) > MOST_COUNTS:
-        raise UsageError(f"{flag}: expected at most {MOST_COUNTS} numbers, got {len(counts)}")
-    return ",".join(map(str, sorted(counts)))
+    return sorted(counts)
 
 
 def _amount(help_text: str, usual: float, low: float, high: float) -> Any:
@@ -66,8 +61,8 @@ class ForecastFlags(JsonFlags):
     costs: str = path(
         f"file that `fab app check --out` wrote ({USUAL_FILE})", default=USUAL_FILE, read=from_here
     )
-    nodes: str = text(
-        f"numbers of nodes with a worker each, such as 16..10000 or 3,8 ({USUAL_NODES})",
+    nodes: list[int] = text(
+        "numbers of nodes with a worker each, such as 16..10000 or 3,8 (1..16)",
         USUAL_NODES,
         read=counts_of,
     )
@@ -101,13 +96,17 @@ def forecast(flags: ForecastFlags) -> None:
             measure_into(Path(flags.costs), inventory)
     elif flags.inventory is not None:
         settled = _like(open_inventory(settled, as_written=True), settled)
-    entry_of(Path(settled.costs), settled.app, settled.mode, settled.codec)
-    run_module(
-        "cluster.forecast",
-        *as_words(settled, "nodes", "app", "mode", "codec", "servers", "link", "latency"),
-        *as_words(settled, "failures", "recovery", "watts", "pc_watts", "price", "json_"),
-        flags.costs,
-    )
+    entry = (settled.app, settled.mode, settled.codec)
+    entry_of(Path(settled.costs), *entry)
+    request = {
+        "costs": settled.costs,
+        "entry": entry,
+        "nodes": settled.nodes,
+        "servers": settled.servers,
+        "assumed": {name: getattr(settled, name) for name in ASSUMED},
+        "json": settled.json_,
+    }
+    run_module("cluster.forecast", json.dumps(request))
 
 
 def _like(inventory: "Inventory", flags: ForecastFlags) -> ForecastFlags:

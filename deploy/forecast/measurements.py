@@ -70,7 +70,7 @@ Sample = TypeVar("Sample")
 
 
 @dataclass(frozen=True)
-class Reading(Generic[Sample]):
+class AdvanceReading(Generic[Sample]):
     """How far a training was at a time, and what was read of its processes then."""
 
     time: float
@@ -82,8 +82,8 @@ def advances_of(
     process: Child,
     named: str,
     sample: Callable[[], Sample],
-    enough: Callable[[Reading[Sample]], bool],
-) -> list[Reading[Sample]]:
+    enough: Callable[[AdvanceReading[Sample]], bool],
+) -> list[AdvanceReading[Sample]]:
     """Read how far a training is until it is `enough`, it ends, or LONGEST_SECONDS are over.
 
     Raises ClusterError with the line that it ended with, if it came to no update.
@@ -91,7 +91,7 @@ def advances_of(
     assert process.stdout is not None
     begin = time.monotonic()
     lines = MemberOutput()
-    readings: list[Reading[Sample]] = []
+    readings: list[AdvanceReading[Sample]] = []
     is_enough = False
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
@@ -101,7 +101,7 @@ def advances_of(
             piece = os.read(process.stdout.fileno(), 1 << 16)
             for message in lines.add(piece):
                 if isinstance(message, Advance):
-                    readings.append(Reading(time.monotonic(), message, sample()))
+                    readings.append(AdvanceReading(time.monotonic(), message, sample()))
                     is_enough = enough(readings[-1])
             if not piece:
                 break
@@ -120,7 +120,7 @@ def _watched(process: Child, named: str) -> MeasuredRun:
     begin = time.monotonic()
     times: list[float] = []
 
-    def enough(reading: Reading[int]) -> bool:
+    def enough(reading: AdvanceReading[int]) -> bool:
         times.append(reading.time)
         return times[-1] - times[0] >= ENOUGH_SECONDS
 

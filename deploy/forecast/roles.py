@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,7 @@ from core.server.sockets import answers
 from deploy.common.command_line import settings
 from deploy.common.interrupts import interruptible, waiting_for
 from deploy.common.project import environment_for_any_folder, module_command
-from deploy.forecast.measurements import Reading, advances_of, measured_run
+from deploy.forecast.measurements import AdvanceReading, advances_of, measured_run
 from deploy.jobs.apps import app_of_job
 from deploy.jobs.services import environment_here
 from deploy.render.units import MODULES
@@ -95,11 +94,10 @@ def measured_costs(inventory: "Inventory", flags: Sequence[str]) -> MeasuredCost
             "mode single",
             flags,
         )
-    outcomes = []
+    runs = []
     for workers in WORKERS:
         with waiting_for(f"training for some seconds on {workers} of this machine"):
-            outcomes.append(measured_roles(here, flags, workers, servers))
-    first = outcomes[0]
+            runs.append(measured_roles(here, flags, workers, servers))
     if train.app is None:
         app = train.model.name
     else:
@@ -114,23 +112,10 @@ def measured_costs(inventory: "Inventory", flags: Sequence[str]) -> MeasuredCost
         cores=usable_cores(),
         servers=servers,
         batch_size=train.batch_size,
-        slots=first.slots,
-        updates_an_epoch=first.updates_an_epoch,
         epochs=train.epochs,
         single_seconds=alone.update_seconds,
-        spread=first.spread,
-        runs=tuple(outcome.run for outcome in outcomes),
+        runs=tuple(runs),
     )
-
-
-@dataclass(frozen=True)
-class RolesOutcome:
-    """A run, and what it says of the training."""
-
-    run: RolesRun
-    slots: int
-    updates_an_epoch: int
-    spread: float
 
 
 def measured_roles(
@@ -140,7 +125,7 @@ def measured_roles(
     servers: int,
     limited: Limited = lambda _: nullcontext(),
     seconds: float = MEASURE_SECONDS,
-) -> RolesOutcome:
+) -> RolesRun:
     """Train on so many workers, for so many seconds, until their calls are enough.
 
     See `measured_costs`.
@@ -166,9 +151,9 @@ def measured_roles(
         )
         identifiers = {name: process.pid for name, process in processes.items()}
         taken = {**identifiers, "coordinator": coordinator.pid}
-        measured: list[Reading[Mapping[str, float]]] = []
+        measured: list[AdvanceReading[Mapping[str, float]]] = []
 
-        def enough(reading: Reading[Mapping[str, float]]) -> bool:
+        def enough(reading: AdvanceReading[Mapping[str, float]]) -> bool:
             if not measured:
                 if reading.advance.done >= WARM_CALLS * workers:
                     stack.enter_context(limited(identifiers))
@@ -201,9 +186,9 @@ def _roles(path: Path) -> Iterator[dict[str, Child]]:
     """Start the roles of a local inventory, and end them. Raises ClusterError."""
     inventory = load(path)
     with ExitStack() as stack:
-        processes = {}
-        for task in (*inventory.of_role("ps"), *inventory.of_role("worker")):
-            processes[task.name] = stack.enter_context(
+        tasks = (*inventory.of_role("ps"), *inventory.of_role("worker"))
+        processes = {
+            task.name: stack.enter_context(
                 Child(
                     module_command(
                         MODULES[task.role],
@@ -214,6 +199,9 @@ def _roles(path: Path) -> Iterator[dict[str, Child]]:
                     stderr=subprocess.DEVNULL,
                 )
             )
+            for task in tasks
+        }
+        for task in tasks:
             if not until(partial(answers, task.host, task.port, 1.0), READY_SECONDS, LOOK_SECONDS):
                 raise ClusterError(f"{task.name} did not become ready at {task.address}")
         yield processes
@@ -237,10 +225,10 @@ def _history(runs: Path) -> list[dict[str, Any]]:
 
 def _outcome(
     workers: int,
-    begin: Reading[Mapping[str, float]],
-    end: Reading[Mapping[str, float]],
+    begin: AdvanceReading[Mapping[str, float]],
+    end: AdvanceReading[Mapping[str, float]],
     history: Sequence[Mapping[str, Any]],
-) -> RolesOutcome:
+) -> RolesRun:
     """Make the figures of what passed between two readings."""
 
     def taken(role: str) -> float:
@@ -251,7 +239,7 @@ def _outcome(
     updates = end.advance.done - begin.advance.done
     traffic = [event for event in history if event["event"] == "traffic"]
     counted = max(1, sum(event["steps"] for event in traffic))
-    run = RolesRun(
+    return RolesRun(
         workers,
         updates,
         end.time - begin.time,
@@ -260,6 +248,7 @@ def _outcome(
         taken("worker"),
         updates * sum(event["sent_bytes"] for event in traffic) / counted,
         updates * sum(event["received_bytes"] for event in traffic) / counted,
+        next((event["slots"] for event in history if event["event"] == "cut"), 1),
+        end.advance.total // EPOCHS,
+        end.advance.spread,
     )
-    slots = next((event["slots"] for event in history if event["event"] == "cut"), 1)
-    return RolesOutcome(run, slots, end.advance.total // EPOCHS, end.advance.spread)

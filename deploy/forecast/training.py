@@ -149,7 +149,6 @@ _OF_STEP = (
     "loss",
     "first_loss_seconds",
     "step_seconds",
-    "gradient_seconds",
 )
 """Fields of the measured step in the JSON."""
 

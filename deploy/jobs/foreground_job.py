@@ -1,8 +1,8 @@
 """A job as a foreground child: restarted by its policy, killed late, dead when we are."""
 
+import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -183,8 +183,8 @@ class JobProcess:
         """Return the process of the jobs that remain when so many are done."""
         if not done:
             return self
-        first, *others = self.following[done - 1 :]
-        return replace(first, following=tuple(others), of=self.of)
+        remaining = self.following[done - 1 :]
+        return replace(remaining[0], following=remaining[1:], of=self.of)
 
     def run_once(self, waiting: "WaitingJob | None" = None) -> JobEnding:
         """One coordinator from its start to its end, or from now on one that waits for this."""
@@ -194,17 +194,20 @@ class JobProcess:
             ending = run_in_foreground(coordinator.begin)
             return replace(ending, done=coordinator.done())
 
-    def start(self, stdin: int = subprocess.DEVNULL) -> Child:
-        """Start a coordinator."""
+    def start(self, channel: int | None = None) -> Child:
+        """Start a coordinator; `channel` is a descriptor that becomes its standard input."""
+
+        def enter() -> None:
+            if channel is not None:
+                os.dup2(channel, 0)
+            if self.cage is not None:
+                self.cage.enter()
+
         run = self.run_to_resume
         if self.run_file is None:
             named = {}
         else:
             named = {RUN_FILE_VARIABLE: str(self.run_file)}
-        if self.cage is None:
-            enter = None
-        else:
-            enter = self.cage.enter
         command_line = [*self.command_line]
         if run:  # after one that the person gave, this is the one that counts
             command_line += ["--resume", run]
@@ -213,7 +216,7 @@ class JobProcess:
         for job in self.following:
             command_line += ["--then", job.name]
         environment = {**self.environment, **named}
-        return Child(command_line, environment=environment, stdin=stdin, before_exec=enter)
+        return Child(command_line, environment=environment, before_exec=enter)
 
     def announce_resume(self) -> None:
         """Show the command that resumes the run, if there is one."""
@@ -228,7 +231,7 @@ class JobProcess:
 
 
 class WaitingJob(AbstractContextManager["WaitingJob"]):
-    """A coordinator that loads what its jobs need, and begins when it is told to.
+    """A coordinator that loads what its jobs need, and waits for `begin`.
 
     Main thread only; leaving the block kills it.
     """

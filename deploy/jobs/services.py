@@ -352,8 +352,8 @@ class ForegroundJobs(JobServices):
         return no_app and bool(order) and all(map(self._inventory.needs_roles, order))
 
     def _process_of_all(self, order: Sequence[str], flags: Sequence[str]) -> JobProcess:
-        first, *others = (self._process(JobSpec(job, tuple(flags))) for job in order)
-        return replace(first, following=tuple(others), of=len(order))
+        processes = [self._process(JobSpec(job, tuple(flags))) for job in order]
+        return replace(processes[0], following=tuple(processes[1:]), of=len(order))
 
     @override
     def running_job(self) -> int | None:

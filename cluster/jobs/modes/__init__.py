@@ -290,10 +290,10 @@ def codec_of(config: Choice) -> Codec:
 def wire_codecs(config: Choice) -> tuple[Codec, Codec]:
     """The codecs of pulls and pushes.
 
-    A codec that keeps values back encodes changes only: pulls are then whole.
+    A codec that keeps values back encodes changes only: it names another one for pulls, or none.
     """
     push = codec_of(config)
-    return push if push.stateless else Fp32(), push
+    return push.for_pulls or Fp32(), push
 
 
 def mode_of(setup: Setup) -> Mode:

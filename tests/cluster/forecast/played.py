@@ -8,6 +8,7 @@ from cluster.forecast.outlook import Assumptions
 from core.inventory.extensions import MODES
 
 UPDATES = 100
+OF_RUNS = ("slots", "updates_an_epoch", "spread")
 ASSUMED = Assumptions(
     link=80.0, latency=0.0, failures=0.0, recovery=60.0, watts=5.0, pc_watts=50.0, price=0.3
 )
@@ -28,6 +29,9 @@ def run(workers: int) -> RolesRun:
         UPDATES * 0.1,
         UPDATES * 10_000.0,
         UPDATES * 20_000.0,
+        slots=32,
+        updates_an_epoch=100_000,
+        spread=0.0,
     )
 
 
@@ -43,11 +47,8 @@ def costs(mode: str = "async", **changes: Any) -> MeasuredCosts:
         cores=4,
         servers=1,
         batch_size=100,
-        slots=32,
-        updates_an_epoch=100_000,
         epochs=2,
         single_seconds=0.2,
-        spread=0.0,
         runs=tuple(run(workers) for workers in (1, 2, 4)),
     )
     if usual.in_parts:
@@ -55,4 +56,6 @@ def costs(mode: str = "async", **changes: Any) -> MeasuredCosts:
             replace(each, sent_bytes=each.sent_bytes * each.workers) for each in usual.runs
         )
         usual = replace(usual, runs=parts)
-    return replace(usual, **changes)
+    of_runs = {name: changes.pop(name) for name in OF_RUNS if name in changes}
+    usual = replace(usual, **changes)
+    return replace(usual, runs=tuple(replace(run, **of_runs) for run in usual.runs))

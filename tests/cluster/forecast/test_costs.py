@@ -16,14 +16,15 @@ def test_a_line_has_no_negative_part() -> None:
     assert Line.through([(1, 3.0), (2, 5.0), (4, 9.0)]) == Line(1.0, 2.0)
     assert Line.through([(1, 3.0)]) == Line(3.0, 0.0), "one run says nothing of growth"
     assert Line.through([(1, 5.0), (2, 3.0)]) == Line(4.0, 0.0)
-    assert Line.through([(1, 1.0), (2, 3.0)]) == Line(0.0, pytest.approx(1.4))
+    assert Line.through([(1, 1.0), (2, 3.0)]) == Line(0.0, 1.4)
 
 
 def test_costs_are_fitted_by_role() -> None:
     fit = fitted(costs())
-    assert (fit.coordinator.base, fit.coordinator.each) == pytest.approx((0.002, 0.001))
-    assert (fit.server.base, fit.server.each) == pytest.approx((0.001, 0.001))
-    assert (fit.compute, fit.call, fit.largest) == (pytest.approx(0.1), 0.0, 4)
+    assert (fit.coordinator.base, fit.coordinator.slope) == pytest.approx((0.002, 0.001))
+    assert (fit.server.base, fit.server.slope) == pytest.approx((0.001, 0.001))
+    assert fit.compute == pytest.approx(0.1)
+    assert (fit.call, fit.largest) == (0.0, 4)
     assert (fit.pull_bytes, fit.push_bytes) == (10_000.0, 20_000.0)
     assert fitted(costs(), largest=2).largest == 2
 
@@ -59,7 +60,7 @@ def test_a_file_has_one_entry_for_each_app_mode_and_codec(tmp_path: Path) -> Non
         ({"runs": []}, "0.runs"),
         ({"runs": [{**asdict(costs().runs[1])}]}, "expected one of one worker"),
         ({"cores": 0}, "0.cores"),
-        ({"spread": float("nan")}, "0.spread"),
+        ({"runs": [{**asdict(costs().runs[0]), "spread": float("nan")}]}, "0.runs.0.spread"),
         ({"epochs": "two"}, "0.epochs"),
     ],
 )

@@ -4,6 +4,8 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -48,14 +50,13 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_is_what_passed_after_the_workers_were_warm() -> None:
     slowed: list[set[str]] = []
 
-    def limited(processes: object) -> "roles.AbstractContextManager[object]":
-        slowed.append(set(processes))  # type: ignore[call-overload]
-        return roles.nullcontext()
+    def limited(processes: Mapping[str, int]) -> AbstractContextManager[None]:
+        slowed.append(set(processes))
+        return nullcontext()
 
-    found = measured_roles((), (), 2, 1, limited, seconds=0.1)
+    run = measured_roles((), (), 2, 1, limited, seconds=0.1)
     assert slowed == [{"ps:0", "worker:0", "worker:1"}], "once, and not the coordinator"
-    assert (found.slots, found.updates_an_epoch, found.spread) == (8, 7, 0.25)
-    run = found.run
+    assert (run.slots, run.updates_an_epoch, run.spread) == (8, 7, 0.25)
     assert run.workers == 2
     assert run.updates >= roles.CALLS * 2
     assert run.updates % 10 == 0

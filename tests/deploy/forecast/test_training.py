@@ -49,7 +49,6 @@ STEP = MeasuredStep(
     first_loss_seconds=9.0,
     steps=30,
     step_seconds=0.8,
-    gradient_seconds=0.8,
     step_bytes=50_000_000,
     process_bytes=300_000_000,
     pull_bytes=4 * 10**6,
