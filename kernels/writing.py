@@ -24,6 +24,20 @@ class CompiledNetwork:
 
 
 @dataclass(frozen=True)
+class SplitNetwork:
+    """Two programs with a network's constants: what follows from windows alone, and all else.
+
+    `rest` gets the `count` results of `measuring` in the place of each window; behind its samples
+    where it `reads_windows`.
+    """
+
+    measuring: Sequence[int]
+    rest: Sequence[int]
+    count: int
+    reads_windows: bool
+
+
+@dataclass(frozen=True)
 class ParameterPlace:
     """Where a parameter lies: among the trained ones or the statistics, from element `at` on."""
 
@@ -72,6 +86,7 @@ class KernelOperations:
         self._program = Program()
         self._constants: list[Any] = []
         self._arrays: dict[object, ProgramValue] = {}
+        self._stopped: ProgramValue | None = None
         problem = network.problem
         self.windows = self._made("windows", [], problem.window_steps, problem.channels)
 
@@ -80,6 +95,13 @@ class KernelOperations:
         self._network.logits(self, self.windows)
         constants = np.concatenate([np.zeros(0, np.float32), *self._constants])
         return CompiledNetwork(self._program.words, constants)
+
+    def split(self, count: int) -> SplitNetwork:
+        """Return the written program cut where its gradient stops, at a value (count,)."""
+        assert self._stopped is not None
+        stopped = self._stopped.number
+        rest, reads_windows = self._program.from_value(stopped, count)
+        return SplitNetwork(self._program.up_to(stopped).words, rest.words, count, reads_windows)
 
     def _made(self, operation: str, inputs: Sequence[ProgramValue], *operands: int) -> ProgramValue:
         numbers = [value.number for value in inputs]
@@ -176,7 +198,8 @@ class KernelOperations:
 
     def without_gradient(self, inputs: ProgramValue) -> ProgramValue:
         """Stop the gradient."""
-        return self._made("stopped", [inputs])
+        self._stopped = self._made("stopped", [inputs])
+        return self._stopped
 
     def unary(self, operation: str, inputs: ProgramValue) -> ProgramValue:
         """Apply the operation."""
@@ -190,6 +213,11 @@ class KernelOperations:
         """Reduce."""
         sign = SIGNS.index(REDUCTIONS[operation])
         return self._made("reduce", [inputs], sign, axis, int(keep_axis), int(operation == "mean"))
+
+    def lagged(self, inputs: ProgramValue, steps: int, lag: int) -> ProgramValue:
+        """Average the products of neighbours so far apart."""
+        del steps
+        return self._made("lagged", [inputs], lag)
 
     def add_n(self, tensors: Sequence[ProgramValue]) -> ProgramValue:
         """Add one after the other."""

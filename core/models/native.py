@@ -3,16 +3,21 @@
 The bits follow from the recipe alone; docs/kernels.md says why.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from core.ground.lazy import np, tf
-from core.models.network import Problem
+from core.models.network import BuiltIn, Problem
 from core.models.operations import Operations, Tensor
 from core.models.tasks import Classification
 from core.parameters import Layout
 from kernels.library import nodes, operations
-from kernels.writing import KernelOperations
+from kernels.writing import KernelOperations, SplitNetwork
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 OWN_THREADS = 0
 """One thread for each core that the process which computes has to itself."""
@@ -65,6 +70,18 @@ class SlotsOfBatch:
         return [size for _, size in nodes(self.first, self.count)]
 
 
+@dataclass(frozen=True)
+class RowsOfSet:
+    """Which `rows`, int32 (n,), of the `total` of a data set the windows of a call are.
+
+    `source`, int32 words, says which set that is, and how it is standardized.
+    """
+
+    rows: Any
+    source: Any
+    total: int
+
+
 class WrittenNetwork(Protocol):
     """What a program is written of: a built-in network, or a part of one."""
 
@@ -96,9 +113,13 @@ class NativeNetwork:
     def __init__(self, network: WrittenNetwork, *, threads: int = OWN_THREADS) -> None:
         self.network = network
         self._threads = threads
-        written = KernelOperations(network).written()
+        kernel_operations = KernelOperations(network)
+        written = kernel_operations.written()
         self._words = np.array(written.words, np.int32)
         self._constants = written.constants
+        self._split: SplitNetwork | None = None
+        if isinstance(network, BuiltIn) and network.measures:
+            self._split = kernel_operations.split(network.measures)
 
     def gradient(
         self,
@@ -109,11 +130,13 @@ class NativeNetwork:
         smoothing: float,
         *,
         apart: bool = False,
+        rows: RowsOfSet | None = None,
     ) -> SlotSums:
         """Return the sums over the cut's slots: a node for each subtree, `apart` for each slot.
 
         `vector` is the trained parameters and the statistics. `labelled` is windows (n, steps,
-        channels) and their classes, int32 (n,); `weights`, (n,), may be None.
+        channels) and their classes, int32 (n,); `weights`, (n,), may be None. With `rows` the
+        library remembers what the network measures of each window.
         """
         layout = self.network.layout
         classes = self.network.problem.classes
@@ -123,12 +146,13 @@ class NativeNetwork:
         ]
         if weights is None:
             weights = tf.zeros([0])
+        program, inputs = self._program(vector[1], labelled[0], rows)
         sums, losses, hits = operations().pscluster_gradient(
-            program=self._words,
+            program=program,
             constants=self._constants,
             trained=vector[0],
             statistics=vector[1],
-            windows=labelled[0],
+            windows=inputs,
             labels=tf.cast(labelled[1], tf.int32),
             weights=weights,
             settings=tf.concat([tf.stack(settings), cut.seed], 0),
@@ -144,15 +168,43 @@ class NativeNetwork:
             tf.unstack(sums), tf.ensure_shape(losses, [count]), tf.ensure_shape(hits, [count])
         )
 
-    def answers(self, trained: Any, statistics: Any, windows: Any) -> Any:
-        """Return the logits (n, classes) of windows (n, steps, channels), outside training."""
+    def answers(
+        self, trained: Any, statistics: Any, windows: Any, rows: RowsOfSet | None = None
+    ) -> Any:
+        """Return the logits (n, classes) of windows (n, steps, channels), outside training.
+
+        With `rows` the library remembers what the network measures of each window.
+        """
         classes = self.network.problem.classes
+        program, inputs = self._program(statistics, windows, rows)
         logits = operations().pscluster_logits(
-            program=self._words,
+            program=program,
             constants=self._constants,
             trained=trained,
             statistics=statistics,
-            windows=windows,
+            windows=inputs,
             settings=[self._threads, classes],
         )
         return tf.ensure_shape(logits, [windows.shape[0], classes])
+
+    def _program(
+        self, statistics: Any, windows: Any, rows: RowsOfSet | None
+    ) -> tuple[NDArray[np.int32], Any]:
+        """Return the program that continues from what it gets in the place of the windows."""
+        if rows is None or self._split is None:
+            return self._words, windows
+        split = self._split
+        measured = operations().pscluster_recalled(
+            program=split.measuring,
+            constants=self._constants,
+            trained=[],
+            statistics=statistics,
+            windows=windows,
+            rows=rows.rows,
+            source=rows.source,
+            settings=[self._threads, split.count, rows.total],
+        )
+        if split.reads_windows:
+            samples = tf.reshape(windows, [tf.shape(windows)[0], -1])
+            measured = tf.concat([samples, measured], 1)
+        return np.array(split.rest, np.int32), measured

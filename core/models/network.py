@@ -260,6 +260,11 @@ class BuiltIn(Network, ModelFacts):
             }
         )
 
+    @property
+    def measures(self) -> int:
+        """Numbers that it takes from each window apart from all trained parameters."""
+        return 0
+
     @abstractmethod
     def logits(self, ops: Operations, windows: Tensor) -> Tensor:
         """Return (batch, classes) for standardized windows (batch, steps, channels)."""

@@ -133,6 +133,11 @@ class Operations(ABC):
     ) -> Tensor:
         """Reduce one axis, which stays with length 1 if `keep_axis`."""
 
+    def lagged(self, inputs: Tensor, steps: int, lag: int) -> Tensor:
+        """Average (batch, steps, features) times itself `lag` steps later, over these pairs."""
+        pairs = self.cut(inputs, 1, lag, steps) * self.cut(inputs, 1, 0, steps - lag)
+        return self.reduce("mean", pairs, 1)
+
     @abstractmethod
     def add_n(self, tensors: Sequence[Tensor]) -> Tensor:
         """The sum of tensors of one shape."""

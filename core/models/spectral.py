@@ -164,6 +164,11 @@ class MeasuredNetwork(BuiltIn):
 
     statistics: StandardizedStatistics
 
+    @property
+    def measures(self) -> int:
+        """The statistics of one window."""
+        return self.statistics.function.count
+
     def measured(self, vector: Vector, standardization: Any, windows: Iterable[Any]) -> Vector:
         """Fill in the statistics' parameters."""
         fitted = self.statistics.measured(standardization, windows)
