@@ -159,10 +159,10 @@ class NativeNetwork:
             smoothing=smoothing,
         )
         if apart:
-            rows = cut.count
+            node_count = cut.count
         else:
-            rows = len(cut.subtrees)
-        sums = tf.ensure_shape(sums, [rows, layout.trained_size + layout.statistics_size])
+            node_count = len(cut.subtrees)
+        sums = tf.ensure_shape(sums, [node_count, layout.trained_size + layout.statistics_size])
         count = cut.known_count
         return SlotSums(
             tf.unstack(sums), tf.ensure_shape(losses, [count]), tf.ensure_shape(hits, [count])
