@@ -6,7 +6,8 @@ parameters, a problem, and logits of operations over windows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,20 +22,6 @@ class CompiledNetwork:
 
     words: Sequence[int]
     constants: Any
-
-
-@dataclass(frozen=True)
-class SplitNetwork:
-    """Two programs with a network's constants: what follows from windows alone, and all else.
-
-    `rest` gets the `count` results of `measuring` in the place of each window; behind its samples
-    where it `reads_windows`.
-    """
-
-    measuring: Sequence[int]
-    rest: Sequence[int]
-    count: int
-    reads_windows: bool
 
 
 @dataclass(frozen=True)
@@ -72,8 +59,12 @@ class ProgramValue:
 class KernelOperations:
     """Writes a program. `constants` are the arrays that it reads beside the parameters."""
 
-    def __init__(self, network: Any) -> None:
-        """Begin with the network's windows."""
+    def __init__(self, network: Any, measured: int = 0, *, reads_samples: bool = True) -> None:
+        """Begin with the network's windows.
+
+        With `measured`, what `from_windows` returns is there already: a row of the input has the
+        samples of a window where the network `reads_samples`, then so many numbers.
+        """
         layout = network.layout
         places = {}
         for slot in layout.slots:
@@ -86,22 +77,22 @@ class KernelOperations:
         self._program = Program()
         self._constants: list[Any] = []
         self._arrays: dict[object, ProgramValue] = {}
-        self._stopped: ProgramValue | None = None
-        problem = network.problem
-        self.windows = self._made("windows", [], problem.window_steps, problem.channels)
+        shape = (network.problem.window_steps, network.problem.channels)
+        self._measured: ProgramValue | None = None
+        if not measured:
+            self.windows = self._made("windows", [], *shape)
+            return
+        samples = math.prod(shape) * reads_samples
+        row = self.windows = self._made("windows", [], 1, samples + measured)
+        if reads_samples:
+            self.windows = self.reshape(self.cut(row, 2, 0, samples), shape)
+        self._measured = self.reshape(self.cut(row, 2, samples, samples + measured), [measured])
 
     def written(self) -> CompiledNetwork:
         """Return the network's whole program."""
         self._network.logits(self, self.windows)
         constants = np.concatenate([np.zeros(0, np.float32), *self._constants])
         return CompiledNetwork(self._program.words, constants)
-
-    def split(self, count: int) -> SplitNetwork:
-        """Return the written program cut where its gradient stops, at a value (count,)."""
-        assert self._stopped is not None
-        stopped = self._stopped.number
-        rest, reads_windows = self._program.from_value(stopped, count)
-        return SplitNetwork(self._program.up_to(stopped).words, rest.words, count, reads_windows)
 
     def _made(self, operation: str, inputs: Sequence[ProgramValue], *operands: int) -> ProgramValue:
         numbers = [value.number for value in inputs]
@@ -196,10 +187,11 @@ class KernelOperations:
             return inputs
         return self._made("dropout", [inputs], bits(keep_probability), site)
 
-    def without_gradient(self, inputs: ProgramValue) -> ProgramValue:
-        """Stop the gradient."""
-        self._stopped = self._made("stopped", [inputs])
-        return self._stopped
+    def from_windows(self, compute: Callable[[], ProgramValue]) -> ProgramValue:
+        """Take the numbers from the input, or compute them and stop the gradient."""
+        if self._measured is not None:
+            return self._measured
+        return self._made("stopped", [compute()])
 
     def unary(self, operation: str, inputs: ProgramValue) -> ProgramValue:
         """Apply the operation."""

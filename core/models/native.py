@@ -3,21 +3,16 @@
 The bits follow from the recipe alone; docs/kernels.md says why.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from core.ground.lazy import np, tf
-from core.models.network import BuiltIn, Problem
+from core.models.network import Problem
 from core.models.operations import Operations, Tensor
 from core.models.tasks import Classification
 from core.parameters import Layout
 from kernels.library import nodes, operations
-from kernels.writing import KernelOperations, SplitNetwork
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from kernels.writing import CompiledNetwork, KernelOperations
 
 OWN_THREADS = 0
 """One thread for each core that the process which computes has to itself."""
@@ -88,6 +83,10 @@ class WrittenNetwork(Protocol):
     layout: Layout
     problem: Problem
 
+    @property
+    def measuring(self) -> Any:
+        """Return the part of it that follows from windows alone, or None."""
+
     def logits(self, ops: Operations, windows: Tensor) -> Tensor:
         """Return (batch, `problem.outputs`) for windows (batch, steps, channels)."""
 
@@ -113,13 +112,14 @@ class NativeNetwork:
     def __init__(self, network: WrittenNetwork, *, threads: int = OWN_THREADS) -> None:
         self.network = network
         self._threads = threads
-        kernel_operations = KernelOperations(network)
-        written = kernel_operations.written()
-        self._words = np.array(written.words, np.int32)
-        self._constants = written.constants
-        self._split: SplitNetwork | None = None
-        if isinstance(network, BuiltIn) and network.measures:
-            self._split = kernel_operations.split(network.measures)
+        self._whole = KernelOperations(network).written()
+        self._measuring = measuring = network.measuring
+        if measuring is not None:
+            count = measuring.problem.outputs
+            self._first = KernelOperations(measuring).written()
+            self._rest = KernelOperations(
+                network, count, reads_samples=measuring.reads_samples
+            ).written()
 
     def gradient(
         self,
@@ -146,13 +146,9 @@ class NativeNetwork:
         ]
         if weights is None:
             weights = tf.zeros([0])
-        program, inputs = self._program(vector[1], labelled[0], rows)
         sums, losses, hits = operations().pscluster_gradient(
-            program=program,
-            constants=self._constants,
+            **self._read(vector[1], labelled[0], rows),
             trained=vector[0],
-            statistics=vector[1],
-            windows=inputs,
             labels=tf.cast(labelled[1], tf.int32),
             weights=weights,
             settings=tf.concat([tf.stack(settings), cut.seed], 0),
@@ -176,35 +172,36 @@ class NativeNetwork:
         With `rows` the library remembers what the network measures of each window.
         """
         classes = self.network.problem.classes
-        program, inputs = self._program(statistics, windows, rows)
         logits = operations().pscluster_logits(
-            program=program,
-            constants=self._constants,
+            **self._read(statistics, windows, rows),
             trained=trained,
-            statistics=statistics,
-            windows=inputs,
             settings=[self._threads, classes],
         )
         return tf.ensure_shape(logits, [windows.shape[0], classes])
 
-    def _program(
-        self, statistics: Any, windows: Any, rows: RowsOfSet | None
-    ) -> tuple[NDArray[np.int32], Any]:
-        """Return the program that continues from what it gets in the place of the windows."""
-        if rows is None or self._split is None:
-            return self._words, windows
-        split = self._split
-        measured = operations().pscluster_recalled(
-            program=split.measuring,
-            constants=self._constants,
+    def _read(self, statistics: Any, windows: Any, rows: RowsOfSet | None) -> dict[str, Any]:
+        """Return what an operation reads of the program, and what the program reads."""
+        measuring = self._measuring
+        if rows is None or measuring is None:
+            return _read_by(self._whole, statistics, windows)
+        count = measuring.problem.outputs
+        inputs = operations().pscluster_recalled(
+            **_read_by(self._first, statistics, windows),
             trained=[],
-            statistics=statistics,
-            windows=windows,
             rows=rows.rows,
             source=rows.source,
-            settings=[self._threads, split.count, rows.total],
+            settings=[self._threads, count, rows.total],
         )
-        if split.reads_windows:
+        if measuring.reads_samples:
             samples = tf.reshape(windows, [tf.shape(windows)[0], -1])
-            measured = tf.concat([samples, measured], 1)
-        return np.array(split.rest, np.int32), measured
+            inputs = tf.concat([samples, inputs], 1)
+        return _read_by(self._rest, statistics, inputs)
+
+
+def _read_by(program: CompiledNetwork, statistics: Any, windows: Any) -> dict[str, Any]:
+    return {
+        "program": np.array(program.words, np.int32),
+        "constants": program.constants,
+        "statistics": statistics,
+        "windows": windows,
+    }

@@ -261,9 +261,12 @@ class BuiltIn(Network, ModelFacts):
         )
 
     @property
-    def measures(self) -> int:
-        """Numbers that it takes from each window apart from all trained parameters."""
-        return 0
+    def measuring(self) -> Any:
+        """Its part that follows from the windows alone, if it has one.
+
+        See `spectral.MeasuringForLayers`.
+        """
+        return None
 
     @abstractmethod
     def logits(self, ops: Operations, windows: Tensor) -> Tensor:

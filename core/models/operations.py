@@ -120,8 +120,8 @@ class Operations(ABC):
         """
 
     @abstractmethod
-    def without_gradient(self, inputs: Tensor) -> Tensor:
-        """Return the inputs, through which no gradient flows back."""
+    def from_windows(self, compute: Callable[[], Tensor]) -> Tensor:
+        """Return (batch, numbers) that follow from the windows alone; they stop the gradient."""
 
     @abstractmethod
     def unary(self, operation: Unary, inputs: Tensor) -> Tensor:

@@ -50,20 +50,19 @@ def measured(
     case: Case, windows: Floats, rows: Any = ROWS, source: Any = (1, 2), total: int = TOTAL
 ) -> Floats:
     """Call the operation alone."""
-    written = KernelOperations(case.network)
-    constants = written.written().constants
-    split = written.split(case.network.measures)
+    measuring = case.network.measuring
+    program = KernelOperations(measuring).written()
     found: Floats = (
         operations()
         .pscluster_recalled(
-            program=split.measuring,
-            constants=constants,
+            program=program.words,
+            constants=program.constants,
             trained=[],
             statistics=case.vector[1],
             windows=windows,
             rows=rows,
             source=source,
-            settings=[2, split.count, total],
+            settings=[2, measuring.problem.outputs, total],
         )
         .numpy()
     )
@@ -87,7 +86,7 @@ def test_rows_of_the_latest_source_are_not_computed_again(case: Case) -> None:
 def test_a_set_with_more_rows_than_there_is_memory_for(case: Case) -> None:
     windows = case.batch.windows
     other = windows + np.float32(1.0)
-    floats = case.network.measures
+    floats = case.network.measuring.problem.outputs
     places = (2**25 // 4 - (total := 2**23 - 10 * floats)) // floats
     assert places == 10
     first = measured(case, windows, total=total)

@@ -106,19 +106,21 @@ def test_a_window_is_measured_again_only_where_it_changes(
     model = {"name": "spectral", "hidden": 0}
     training = job(model=model, augment=augment, arithmetic="library")
     network = network_of(training)
-    vector = tuple(map(tf.constant, start(network)))
+    trained, statistics = map(tf.constant, start(network))
     moments = tf.constant([[0.5] * CHANNELS, [2.0] * CHANNELS])
     rows = RowsOfSet(tf.range(10), [0], 10)
     fitted = GradientOfBatch(network, training).of_fit(moments, rows)
     labels = tf.range(10) % CLASSES
-    seeds = [tf.constant([0, batch]) for batch in range(2)]
-    gradients = [fitted(*vector, windows(10), labels, seed).gradient.numpy() for seed in seeds]
+
+    def gradient(gradient_of: GradientOfBatch, inputs: Any, batch: int) -> Any:
+        seed = tf.constant([0, batch])
+        return gradient_of(trained, statistics, inputs, labels, seed).gradient.numpy()
+
+    gradients = [gradient(fitted, windows(10), batch) for batch in range(2)]
     assert np.array_equal(*gradients) == again
-    other = fitted(*vector, 2 * windows(10), labels, seeds[1]).gradient.numpy()
-    assert np.array_equal(other, gradients[1]) == again
+    assert np.array_equal(gradient(fitted, 2 * windows(10), 1), gradients[1]) == again
     alone = GradientOfBatch(network, training).of_fit(moments)
-    expected = alone(*vector, windows(10), labels, seeds[0]).gradient.numpy()
-    np.testing.assert_array_equal(expected, gradients[0])
+    assert_array_equal(gradient(alone, windows(10), 0), gradients[0])
 
 
 @pytest.mark.parametrize(
