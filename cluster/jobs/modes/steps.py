@@ -130,7 +130,8 @@ class SynchronousMode(Mode):
             inputs, classes = windows.gather(rows, standardization)
             count = slots or tf.shape(sizes)[0]
             examples = LabelledExamples(inputs, classes, sizes, windows.gather_weights(rows))
-            gradients = gradient_of.of_fit(standardization).sums(
+            row_names = windows.identified(rows, standardization)
+            gradients = gradient_of.of_fit(standardization, row_names).sums(
                 (now.trained, now.statistics), examples, (first, count), seed, shards.nodes
             )
             (node,) = gradients.nodes
@@ -276,7 +277,8 @@ class AllreduceMode(Mode):
                     weights = windows.gather_weights(device_rows)
                 with tf.device(place):
                     device_sizes = sizes[run.start : run.stop]
-                    gradients = gradient_of.of_fit(standardization).sums(
+                    row_names = windows.identified(device_rows, standardization)
+                    gradients = gradient_of.of_fit(standardization, row_names).sums(
                         (trained, statistics),
                         LabelledExamples(inputs, classes, device_sizes, weights),
                         (run.start, len(run)),
