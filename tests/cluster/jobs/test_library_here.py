@@ -12,10 +12,12 @@ from tests.cluster.jobs.steps_here import (
     job_of,
     measured,
     placed,
+    same_bits,
     trained,
     update_of,
 )
 from tests.tables import table
+from worker_node.recordings import WorkerWindows
 
 EXACT = [("sync", 8), ("sync", 2), ("sync", 1), ("allreduce", 1)]
 NETWORKS = table("cluster/jobs/library", "networks")
@@ -37,6 +39,19 @@ def test_the_modes_agree(data: Dataset, name: str) -> None:
     kept = network.layout.averaged == 0
     size = network.layout.trained_size
     np.testing.assert_array_equal(expected[size:][kept], begun[size:][kept])
+
+
+@pytest.mark.parametrize("name", ["spectral", "hybrid"])
+def test_windows_that_are_measured_once_train_the_same(
+    data: Dataset, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = built_in(name, **NETWORKS[name])
+    recipe = {**RECIPE, "augment": None, "model": {"name": name, **NETWORKS[name]}}
+    found = agreed(network, data, [("sync", 4), ("allreduce", 1)], **recipe)
+    monkeypatch.setattr(WorkerWindows, "identified", lambda *_: None)
+    expected = trained(network, job_of("single", **recipe), data)
+    same_bits(found[0], expected[0])
+    assert found[1] == expected[1]
 
 
 @pytest.mark.parametrize(
