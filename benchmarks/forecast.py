@@ -21,7 +21,6 @@ from cluster.forecast.outlook import Assumptions, outlooks
 from core.inventory.extensions import MODES
 from deploy.forecast.roles import ENDLESS, measured_roles
 
-FITTED = 4
 BATCH = 100
 LOCAL = Assumptions(
     link=1e6, latency=0.0, failures=0.0, recovery=0.0, watts=0.0, pc_watts=0.0, price=0.0
@@ -31,18 +30,19 @@ LOCAL = Assumptions(
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured, for so many seconds each."""
+    """What is measured, for so many seconds each; the forecast sees up to `fitted` workers."""
 
     workers: tuple[int, ...]
+    fitted: int
     share: float
     windows: int
     seconds: float
 
 
 PLANS = {
-    "full": Plan((1, 2, 4, 8, 16), 0.05, 16_000, 12.0),
-    "quick": Plan((1, 2, 4, 8), 0.1, 4_000, 5.0),
-    "smoke": Plan((1, 2), 0.4, 800, 1.0),
+    "full": Plan((1, 2, 4, 8, 16), 4, 0.05, 16_000, 8.0),
+    "quick": Plan((1, 2, 4, 8), 4, 0.1, 4_000, 5.0),
+    "smoke": Plan((1, 2), 1, 0.4, 800, 1.0),
 }
 
 
@@ -59,7 +59,9 @@ def measure(plan: Plan, mode: str, source: Path, workers: int) -> RolesRun:
         f"jobs.train.data.source={source}",
         *ENDLESS,
     )
-    return measured_roles(settings, (), workers, 1, slowed, plan.seconds)
+    run = measured_roles(settings, (), workers, 1, slowed, plan.seconds)
+    tell(f"{mode}, {workers} workers: {run.updates} updates in {run.seconds:.1f} s")
+    return run
 
 
 def costs_of(mode: str, runs: Sequence[RolesRun]) -> MeasuredCosts:
@@ -80,10 +82,10 @@ def costs_of(mode: str, runs: Sequence[RolesRun]) -> MeasuredCosts:
     )
 
 
-def compare(costs: MeasuredCosts) -> list[dict[str, Any]]:
+def compare(costs: MeasuredCosts, largest: int) -> list[dict[str, Any]]:
     """Return a row for each run: measured windows a second, and those of the forecast."""
     counts = [run.workers for run in costs.runs]
-    expected = outlooks(costs, None, counts, LOCAL, FITTED)
+    expected = outlooks(costs, None, counts, LOCAL, largest)
     rows = []
     for run, outlook in zip(costs.runs, expected, strict=True):
         measured = costs.windows * run.updates / run.seconds
@@ -91,7 +93,7 @@ def compare(costs: MeasuredCosts) -> list[dict[str, Any]]:
             {
                 "mode": costs.mode,
                 "workers": run.workers,
-                "seen": run.workers <= FITTED,
+                "seen": run.workers <= largest,
                 "windows_per_second": measured,
                 "forecast": outlook.windows_a_second,
                 "error": outlook.windows_a_second / measured - 1.0,
@@ -121,14 +123,14 @@ def main() -> None:
         recordings(source, plan.windows)
         for mode in given.mode or ["async"]:
             run = partial(measure, plan, mode, source)
-            rows += compare(costs_of(mode, [run(workers) for workers in plan.workers]))
+            rows += compare(costs_of(mode, [run(workers) for workers in plan.workers]), plan.fitted)
             for row in rows[-len(plan.workers) :]:
                 tell(
                     f"{mode}, {row['workers']} workers: {row['windows_per_second']:,.0f} windows/s,"
                     f" forecast {row['forecast']:,.0f} ({row['error']:+.0%})"
                 )
     unseen = [abs(row["error"]) for row in rows if not row["seen"]]
-    publish("forecast", rows, {"largest_error": max(unseen, default=None)}, given)
+    publish("forecast", rows, {"largest_error": max(unseen)}, given)
 
 
 if __name__ == "__main__":

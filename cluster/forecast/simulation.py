@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from cluster.forecast.costs import FittedCosts, Line, MeasuredCosts
 from core.consistency import Grant, Policy, Speeds
-from core.engine.drive import ItemDrive, GrantSource
+from core.engine.drive import GrantSource, ItemDrive
 from core.engine.membership import Membership
 from core.engine.workers import (
     Abandon,
@@ -86,8 +86,9 @@ class Simulation:
         self._attempts: dict[int, int] = {}
         self._free: defaultdict[str, float] = defaultdict(float)
         self._source = GrantSource(
-            self._policy, self._item, lambda: self._membership.live, lambda: self._now
+            self._policy, self._item, lambda: self._drive.live, lambda: self._now
         )
+        self._drive = ItemDrive(self._membership, self._source)
         self.complete: list[float] = []
         self.spent: defaultdict[str, float] = defaultdict(float)
         for task in range(members):
@@ -97,11 +98,12 @@ class Simulation:
         """Play so many updates, `stretch` at a time: all workers wait at the end of each."""
         for first in range(0, updates, stretch):
             self._policy.begin(range(first, min(updates, first + stretch)))
-            self._drain(ItemDrive(self._membership, self._source))
+            self._drain()
         waited = self._now * len(self._membership.workers) - sum(self.spent.values())
         self.spent[WAITING] += waited
 
-    def _drain(self, drive: ItemDrive) -> None:
+    def _drain(self) -> None:
+        drive = self._drive
         while True:
             drive.forget_withdrawn()
             for instruction in drive.draw(self._now):
@@ -109,12 +111,14 @@ class Simulation:
             if drive.exhausted() and not self._membership.open_items:
                 return
             due = min(self._membership.next_due() or inf, self._now + LATE_SECONDS)
-            if self._events and self._events[0][0] <= due:
+            self._has_changed = False
+            while not self._has_changed:
+                if not self._events or self._events[0][0] > due:
+                    self._now = max(self._now, due)
+                    self._carry_out(self._membership.tick(self._now))
+                    break
                 self._now, _, happen = heapq.heappop(self._events)
                 happen()
-            else:
-                self._now = max(self._now, due)
-                self._carry_out(self._membership.tick(self._now))
 
     def _item(self, grant: Grant) -> Item:
         """One grant has one id, so that a part which is repeated counts once."""
@@ -140,6 +144,7 @@ class Simulation:
         self._at(end, partial(self._advance, task, attempt, call, begun))
 
     def _handle(self, event: Event) -> None:
+        self._has_changed = True
         self._carry_out(self._membership.handle(event, self._now))
 
     def _carry_out(self, instructions: list[Instruction]) -> None:

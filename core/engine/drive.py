@@ -36,6 +36,8 @@ class ItemDrive:
         It draws nothing while an item waits for any worker. Carry out each instruction before the
         next.
         """
+        if self._source.exhausted():
+            return
         # A source reads it at each draw, and it does not change.
         self._live_while_drawing = self._membership.live
         try:

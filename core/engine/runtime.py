@@ -316,9 +316,13 @@ class Traced:
     """
 
     def __init__(
-        self, function: Callable[..., Any], signature: Sequence[Any], name: str = ""
+        self,
+        function: Callable[..., Any],
+        signature: Sequence[Any],
+        name: str = "",
+        longest: int | None = None,
     ) -> None:
-        """`name` is for people; the function's own without one."""
+        """`name` is for people; the function's own without one. `longest`: see `trace`."""
         from tensorflow.python.framework.ops import EagerTensor
 
         self.name = name or getattr(function, "__name__", "")
@@ -328,7 +332,7 @@ class Traced:
 
         def unpacked(packed: Any) -> Any:
             result = function(*packing.unpack(packed))
-            self._answer = AnswerAsShape.for_result(result)
+            self._answer = AnswerAsShape.for_result(result, longest)
             if self._answer is None:
                 return result
             return self._answer.carrying(result)
@@ -369,10 +373,15 @@ class Traced:
         return self._concrete.function_type.pack_output(outputs)
 
 
-def trace(function: Callable[..., Any], *signature: Any, name: str = "") -> Traced:
+def trace(
+    function: Callable[..., Any], *signature: Any, name: str = "", longest: int | None = None
+) -> Traced:
     """Trace `function` once for this signature (tf.TensorSpec) and never again.
 
     A call with other shapes raises instead of tracing again: tracing freezes the coordinator while
     a worker is stopped.
+
+    A result that is a vector whose length only the call knows, of at most `longest` elements,
+    travels in the answer as a short one does.
     """
-    return Traced(function, signature, name)
+    return Traced(function, signature, name, longest)

@@ -341,7 +341,13 @@ def resolve(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
         raise UsageError(
             f"--task {parsed.task}: {parsed.inventory} has {role} tasks {sorted(tasks)}"
         )
-    task = tasks[parsed.task]
+    return placed(role, inventory, tasks[parsed.task], parsed)
+
+
+def placed(
+    role: RoleName, inventory: "Inventory", task: "Task", parsed: argparse.Namespace
+) -> RoleOptions:
+    """Return the options of a task of this inventory; flags in `parsed` go before its keys."""
     resolved = dict(
         vars(parsed),
         host=task.host,

@@ -186,9 +186,9 @@ def _roles(path: Path) -> Iterator[dict[str, Child]]:
     """Start the roles of a local inventory, and end them. Raises ClusterError."""
     inventory = load(path)
     with ExitStack() as stack:
-        processes = {}
-        for task in (*inventory.of_role("ps"), *inventory.of_role("worker")):
-            processes[task.name] = stack.enter_context(
+        tasks = (*inventory.of_role("ps"), *inventory.of_role("worker"))
+        processes = {
+            task.name: stack.enter_context(
                 Child(
                     module_command(
                         MODULES[task.role],
@@ -199,6 +199,9 @@ def _roles(path: Path) -> Iterator[dict[str, Child]]:
                     stderr=subprocess.DEVNULL,
                 )
             )
+            for task in tasks
+        }
+        for task in tasks:
             if not until(partial(answers, task.host, task.port, 1.0), READY_SECONDS, LOOK_SECONDS):
                 raise ClusterError(f"{task.name} did not become ready at {task.address}")
         yield processes

@@ -44,7 +44,7 @@ SERVER_BYTES = 101 * MEGABYTE
 WORKER_BYTES = 110 * MEGABYTE
 COORDINATOR_BYTES = 50 * MEGABYTE
 """Anonymous memory beside what depends on the app: of a server and a worker that a job has begun on
-(idle they take 88 MB, experiments/pages/performance.md), and of a coordinator over the measured
+(idle they take 91 MB, experiments/pages/performance.md), and of a coordinator over the measured
 process: what serves roles, metrics and page."""
 COPIES_ON_A_SERVER = 4
 """Vectors under way in a parameter server: what is encoded, sent, received and decoded at the same

@@ -19,6 +19,7 @@ def limited_machines() -> str:
 
 
 WHY_NOT = {
+    "forecast": cpu_quota.why_not,
     "links": virtual_network.why_not,
     "scaling": cpu_quota.why_not,
     "tunnelled": tunnels.why_not,
