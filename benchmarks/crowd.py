@@ -167,9 +167,9 @@ def main() -> None:
     parser = arguments("crowd", "What 128 workers and 8 parameter servers on one machine take.")
     parser.add_argument("--workers", type=int, help="the largest number of workers; default 128")
     parser.add_argument("--modes", default=",".join(MODES), help="modes, with commas")
-    given = parser.parse_args()
-    plan = PLANS[given.size]
-    most = given.workers or max(plan.workers)
+    options = parser.parse_args()
+    plan = PLANS[options.size]
+    most = options.workers or max(plan.workers)
     with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as temporary:
         folder = Path(temporary)
         os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
@@ -187,14 +187,14 @@ def main() -> None:
             tell(start)
             cluster = LocalCluster(load(crowd.inventory), {}, folder)
             rows = []
-            for mode in given.modes.split(","):
+            for mode in options.modes.split(","):
                 for workers in sorted({k for k in plan.workers if k < most} | {most}):
                     killed = None
                     if mode == "async" and workers == most and most > 1:
                         killed = Death(most - 1, pids[f"worker:{most - 1}"], folder / "runs")
                     rows.append(measure(plan, mode, workers, cluster, killed))
                     tell(rows[-1])
-    publish("crowd", [start, *rows], summarize([start, *rows]), given)
+    publish("crowd", [start, *rows], summarize([start, *rows]), options)
 
 
 if __name__ == "__main__":

@@ -112,16 +112,16 @@ def main() -> None:
         "forecast", "`fab forecast`, fitted to 1, 2 and 4 workers, against 8 and 16."
     )
     parser.add_argument("--mode", action="append", help="async, sync or local (repeatable); async")
-    given = parser.parse_args()
+    options = parser.parse_args()
     problem = why_not()
     if problem:
         sys.exit(f"benchmarks.forecast: {problem}")
-    plan = PLANS[given.size]
+    plan = PLANS[options.size]
     rows = []
     with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder:
         source = Path(folder, "noise.npz")
         recordings(source, plan.windows)
-        for mode in given.mode or ["async"]:
+        for mode in options.mode or ["async"]:
             run = partial(measure, plan, mode, source)
             rows += compare(costs_of(mode, [run(workers) for workers in plan.workers]), plan.fitted)
             for row in rows[-len(plan.workers) :]:
@@ -130,7 +130,7 @@ def main() -> None:
                     f" forecast {row['forecast']:,.0f} ({row['error']:+.0%})"
                 )
     unseen = [abs(row["error"]) for row in rows if not row["seen"]]
-    publish("forecast", rows, {"largest_error": max(unseen)}, given)
+    publish("forecast", rows, {"largest_error": max(unseen)}, options)
 
 
 if __name__ == "__main__":

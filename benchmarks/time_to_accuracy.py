@@ -168,50 +168,50 @@ def _flags() -> argparse.ArgumentParser:
 
 def main() -> None:
     """Measure and print the object; status 1 with one line where the kernel cannot do it."""
-    given = _flags().parse_args()
+    options = _flags().parse_args()
     for problem in (cpu_quota.why_not(), virtual_network.why_not()):
         if problem:
             sys.exit(f"benchmarks.time_to_accuracy: {problem}")
-    if given.size != "full":
-        given.seeds = given.seeds[:1]
-        given.recipes = given.recipes[:2]
+    if options.size != "full":
+        options.seeds = options.seeds[:1]
+        options.recipes = options.recipes[:2]
     rows: list[dict[str, Any]] = []
-    if given.into is not None and given.into.exists():
-        rows = json.loads(given.into.read_bytes())
+    if options.into is not None and options.into.exists():
+        rows = json.loads(options.into.read_bytes())
     ready = {(row["recipe"], row["seed"]) for row in rows}
     recipes = Recipe.read()
     due = [
         (recipes[name], seed)
-        for seed in given.seeds
-        for name in given.recipes
+        for seed in options.seeds
+        for name in options.recipes
         if (name, seed) not in ready
     ]
     if due:
-        _train(due, given, rows)
-    publish("time_to_accuracy", rows, summarize(rows), given)
+        _train(due, options, rows)
+    publish("time_to_accuracy", rows, summarize(rows), options)
 
 
 def _train(
-    due: Sequence[tuple[Recipe, int]], given: argparse.Namespace, rows: list[dict[str, Any]]
+    due: Sequence[tuple[Recipe, int]], options: argparse.Namespace, rows: list[dict[str, Any]]
 ) -> None:
     """Add a row for each of these."""
-    named = "synthetic" if given.size == "smoke" else None
+    named = "synthetic" if options.size == "smoke" else None
     source = find_source(named, os.environ, PROJECT_ROOT, user_cache())
     dataset = handed_over(prepare(source, cache=user_cache() / "prepared"), account_for_roles())
     extra = [f"jobs.train.data.source={dataset.folder}", *(SMOKE if named else ())]
     workers = max(recipe.workers for recipe, _ in due)
     with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as cache, ExitStack() as stack:
-        machines = stack.enter_context(virtual_network.machines(workers + 2, given.megabits))
+        machines = stack.enter_context(virtual_network.machines(workers + 2, options.megabits))
         os.environ["XDG_CACHE_HOME"] = cache
         cluster = stack.enter_context(local_cluster(machines=machines))
         for recipe, seed in due:
-            rows.append(measure(recipe, seed, given.share, cluster, extra))
+            rows.append(measure(recipe, seed, options.share, cluster, extra))
             tell(
                 f"{recipe.name}, seed {seed}: {rows[-1]['accuracy']:.4f} after"
                 f" {rows[-1]['epochs']} epochs of {rows[-1]['epoch_seconds']:.1f} s"
             )
-            if given.into is not None:
-                atomic_write(given.into, json.dumps(rows, indent=2).encode() + b"\n")
+            if options.into is not None:
+                atomic_write(options.into, json.dumps(rows, indent=2).encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -210,18 +210,18 @@ def main() -> None:
     parser = arguments("links", "Steps per second over slow links, beside ParameterServerStrategy.")
     parser.add_argument("--megabits", type=float, default=MEGABITS, help="of each link")
     parser.add_argument("--variants", nargs="+", choices=[each.name for each in VARIANTS])
-    given = parser.parse_args()
+    options = parser.parse_args()
     problem = why_not()
     if problem:
         sys.exit(f"benchmarks.links: {problem}")
-    variants, steps, rounds = SIZES[given.size]
-    if given.variants:
-        variants = tuple(each for each in VARIANTS if each.name in given.variants)
-    with machines(len(ROLES), given.megabits) as places:
+    variants, steps, rounds = SIZES[options.size]
+    if options.variants:
+        variants = tuple(each for each in VARIANTS if each.name in options.variants)
+    with machines(len(ROLES), options.megabits) as places:
         rows = measure("links", places, variants, steps, rounds)
-    if given.size == "full":
+    if options.size == "full":
         rows += measure("loopback", on_this_machine(len(ROLES)), variants, steps, rounds)
-    publish("links", rows, summarize(rows, given.megabits), given)
+    publish("links", rows, summarize(rows, options.megabits), options)
     sys.exit(any("problem" in row for row in rows))
 
 
