@@ -28,8 +28,8 @@ from core.status.events import Event
 from core.status.history import finite
 
 SAY_SECONDS = 1.0
-LATEST = 256
-"""Updates that the spread of their times is over."""
+LATEST = 17
+"""Updates that the spread of their times is over: few, so that an earlier speed is forgotten."""
 FEWEST_PAUSES = 8
 NINETIETH = statistics.NormalDist().inv_cdf(0.9)
 
