@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks.beds.supervised_cluster import SupervisedCluster, ended, supervised_cluster
 from benchmarks.report import arguments, publish, tell
+from core.inventory.extensions import CODECS as FACTS
 from deploy.common.project import ROOT
 
 WORKERS = {"full": 4, "quick": 2, "smoke": 2}
@@ -30,7 +31,15 @@ KEEPING = "cut-worker:0.015,cut-ps:0.015,drop-reply:0.06,duplicate:0.12,late:0.0
 """For workers that keep a part of the gradients: a killed one takes that part with it, which is
 lost by design."""
 
-COUNTED = {"fp32": CHAOS, "fp16": CHAOS, "topk": CHAOS, "residual": KEEPING}
+COUNTED = {
+    "fp32": CHAOS,
+    "fp16": CHAOS,
+    "int8": CHAOS,
+    "int4": CHAOS,
+    "onebit": KEEPING,
+    "topk": CHAOS,
+    "residual": KEEPING,
+}
 MODES = {
     "full": ("async", "ssp", "local", "sync", "allreduce"),
     "quick": ("async", "sync"),
@@ -38,7 +47,7 @@ MODES = {
 }
 STEPS = ("sync", "allreduce")
 """Modes in which no worker may keep anything."""
-CODECS = {"full": ("fp32", "fp16", "topk"), "quick": ("fp32",), "smoke": ("topk",)}
+CODECS = {"full": tuple(FACTS), "quick": ("fp32",), "smoke": ("topk",)}
 TRAIN_CHAOS = (
     "kill-worker:0.005,stop-worker:0.003,cut-ps:0.003,drop-reply:0.005,duplicate:0.03,late:0.005,"
     "kill-ps:0.002,kill-coordinator:0.002"
@@ -160,7 +169,7 @@ def main() -> None:
         for mode in modes:
             chaos = f"{ALLREDUCE_CHAOS if mode == 'allreduce' else TRAIN_CHAOS},seed:{given.seed}"
             for codec in codecs:
-                if codec == "topk" and mode in STEPS:
+                if FACTS[codec].keeps_back and mode in STEPS:
                     continue
                 trained = cluster.fab(train_words(epochs, chaos, mode, codec), DEADLINE_SECONDS)
                 rows.append(row_of(json.loads(trained.stdout), chaos))

@@ -28,7 +28,6 @@ from benchmarks.beds.cpu_quota import PERIOD_MICROSECONDS, limited, period_of, w
 from benchmarks.beds.local_cluster import PLAIN_LAYERS, LocalCluster, local_cluster
 from benchmarks.report import arguments, publish, tell
 from cluster.jobs.busy import keep_calibration
-from core.inventory import load
 
 MODES = ("async", "local", "sync")
 UNEQUAL_MODES = ("async", "sync")
@@ -142,12 +141,12 @@ class EpochClock:
     """Reads the processor time of some processes whenever a run's history has another epoch."""
 
     def __init__(
-        self, runs: Path, process_ids: Mapping[str, int], warm: Callable[[], None]
+        self, runs: Path, process_ids: Mapping[str, int], ended: Callable[[int], object]
     ) -> None:
-        """`warm` is called after the first epoch."""
+        """`ended` is called after each epoch, with how many there were."""
         self.readings: list[tuple[float, dict[str, float]]] = []
         """Monotonic time and seconds by process after each epoch."""
-        self._runs, self._process_ids, self._warm = runs, dict(process_ids), warm
+        self._runs, self._process_ids, self._ended = runs, dict(process_ids), ended
         self._stop = threading.Event()
         self._before = set(runs.glob("*/"))
         self._thread = threading.Thread(target=self._watch, name="epochs")
@@ -176,8 +175,7 @@ class EpochClock:
         while not self._stop.wait(LOOK_SECONDS):
             if len(self._lines()) <= len(self.readings):
                 continue
-            if not self.readings:
-                self._warm()
+            self._ended(len(self.readings) + 1)
             try:
                 taken = {
                     name: cpu_seconds(process_id) for name, process_id in self._process_ids.items()
@@ -203,11 +201,13 @@ def measure(run: Run, cluster: LocalCluster) -> dict[str, Any]:
         kept.parent.mkdir(exist_ok=True)
         rates = {f"worker:{k}": 1e9 * share for k, share in enumerate(run.shares)}
         keep_calibration(kept.parent, cluster.inventory.cluster, rates)
-    few = with_workers(cluster, len(run.shares))
+    few = cluster.of_workers(len(run.shares))
     quotas = limited(dict(zip(workers, run.shares, strict=True)), run.period_microseconds)
     with ExitStack() as stack:
         clock = EpochClock(
-            cluster.folder / "runs", {**named, **servers}, lambda: stack.enter_context(quotas)
+            cluster.folder / "runs",
+            {**named, **servers},
+            lambda epoch: epoch == 1 and stack.enter_context(quotas),
         )
         try:
             result = few.job(
@@ -216,15 +216,6 @@ def measure(run: Run, cluster: LocalCluster) -> dict[str, Any]:
         finally:
             events = clock.stop()
     return row_of(run, events, clock.readings, result)
-
-
-def with_workers(cluster: LocalCluster, workers: int) -> LocalCluster:
-    """The same roles through a file that names the first workers alone."""
-    lines = cluster.inventory.path.read_text().splitlines(keepends=True)
-    mine = [k for k, line in enumerate(lines) if "- worker:" in line]
-    path = cluster.folder / f"inventory-{workers}.yaml"
-    path.write_text("".join(line for k, line in enumerate(lines) if k not in mine[workers:]))
-    return replace(cluster, inventory=load(path))
 
 
 def row_of(

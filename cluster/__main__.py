@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from cluster.apps.app import remove_copies
 from cluster.apps.copy import AppOfRun, app_to_evaluate, app_to_train, with_app
 from cluster.apps.environments import continue_in, environments, hold
 from cluster.apps.files import TRUST_FLAG, trust
+from cluster.in_order import JOBS, READS_RECORDINGS, load_jobs, run_in_order
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.run_folder import SPEAKER, JobLogging
 from core.control.door import raise_limit
@@ -34,13 +34,6 @@ if TYPE_CHECKING:
     from cluster.jobs.lifecycle import Job, JobContext
     from core.engine.chaos import ChaosPlan
 
-JOBS = {
-    "train": "TrainRun",
-    "evaluate": "EvaluateRun",
-    "pi": "PiRun",
-    "cv": "CrossValidationRun",
-}
-"""The class of each job of `cluster/jobs/`, by the name of its module."""
 RESUMABLE = ("train", "cv", "run", "sweep")
 
 
@@ -69,11 +62,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 withdraw_token()
             if options.trust_app is not None:
                 trust(options.trust_app)
-            plan_of = {"run": _program, "sweep": _sweep}.get(options.job, _training)
-            return _run(plan_of(options, inventory, log), options, log, cancel)
+            run = partial(_run_job, options, inventory, log)
+            if not options.of:
+                return run(options.job, cancel)
+            return run_in_order((options.job, *options.then), options.of, inventory, run, cancel)
         except ClusterError as problem:
             log.end_with(problem)
             return problem.exit_code
+
+
+def _run_job(
+    options: argparse.Namespace, inventory: Inventory, log: JobLogging, job: str, cancel: Cancel
+) -> int:
+    """Run one job; --resume is for the first one alone."""
+    of_job = argparse.Namespace(**vars(options))
+    of_job.job = job
+    if job != options.job:
+        of_job.resume = None
+    plan_of = {"run": _program, "sweep": _sweep}.get(job, _training)
+    try:
+        return _run(plan_of(of_job, inventory, log), of_job, log, cancel)
+    except ClusterError as problem:
+        log.end_with(problem)
+        return problem.exit_code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -98,6 +109,16 @@ def _parser() -> argparse.ArgumentParser:
             "train, cv, run, sweep: resume an interrupted run; the newest one unless its folder is"
             " named"
         ),
+    )
+    parser.add_argument(
+        "--then", action="append", default=[], choices=JOBS, help="another job (repeatable)"
+    )
+    parser.add_argument(
+        "--of",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of so many jobs these are the last; `fab` says on standard input when they begin",
     )
     parser.add_argument(
         "--driver-environment",
@@ -220,22 +241,17 @@ def _training(options: argparse.Namespace, inventory: Inventory, log: JobLogging
         continue_in(environments(inventory), app.environment, ["cluster", *options.command_line])
     inventory = with_app(inventory, app)
     log.to_terminal(quiet=options.quiet)
-    if options.job in ("train", "cv", "evaluate") and app is None:
+    if options.job in READS_RECORDINGS and app is None:
         # A wrong path is an error at once, not after TensorFlow is loaded.
         data = inventory.jobs.train.data
         find_source(data.source, os.environ, PROJECT_ROOT, user_cache(), data.format)
     os.environ.update(_own_devices(options.job, inventory))
     # TensorFlow takes seconds to import: not before the inventory is known to be good, and before
     # there are threads.
-    from core.engine.environment import loading_quietly
-
-    if not options.quiet and not log.for_programs and sys.stderr.isatty():
+    visible = not options.quiet and not log.for_programs and sys.stderr.isatty()
+    if visible and "tensorflow" not in sys.modules:
         say("starting the coordinator (TensorFlow takes some seconds to load)", error=True)
-    with loading_quietly():
-        import core.engine.graph_options  # noqa: F401  (loads TensorFlow)
-
-        job_of = getattr(import_module(f"cluster.jobs.{options.job}"), JOBS[options.job])
-    return JobPlan(inventory, job_of, resumed, app, chaos)
+    return JobPlan(inventory, load_jobs(options.job), resumed, app, chaos)
 
 
 def _own_devices(job: str, inventory: Inventory) -> Mapping[str, str]:

@@ -33,7 +33,7 @@ KINDS = {
     "aarch64": {"scalar": ["-DSCALAR"], "neon": []},
 }
 """The kinds of processor of each machine, with their flags."""
-SHARED = ("program", "library", "updates", "augment", "figures", "proof", "call")
+SHARED = ("program", "library", "updates", "augment", "figures", "proof", "call", "recall")
 FLAGS = (
     "-std=c++17",
     "-O3",

@@ -53,6 +53,10 @@ class NativeLibrary:
         """The version of its arithmetic and of its operations."""
         return int(self._library.pscluster_version())
 
+    def give_back(self) -> None:
+        """Free what the library keeps for later calls."""
+        self._library.pscluster_give_back()
+
     def proof(self, kind: str = "") -> NDArray[np.int32]:
         """Return what the operation PsclusterProof does: equal where bits are equal, int32 (4,).
 

@@ -24,6 +24,7 @@ OPERATIONS = (
     "concat",
     "reshape",
     "transpose",
+    "lagged",
 )
 """Operations in the library's order: the place of a name is its code."""
 UNARIES = ("relu", "absolute", "sqrt", "log1p")

@@ -6,7 +6,8 @@ parameters, a problem, and logits of operations over windows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +59,12 @@ class ProgramValue:
 class KernelOperations:
     """Writes a program. `constants` are the arrays that it reads beside the parameters."""
 
-    def __init__(self, network: Any) -> None:
-        """Begin with the network's windows."""
+    def __init__(self, network: Any, measured: int = 0, *, reads_samples: bool = True) -> None:
+        """Begin with the network's windows.
+
+        With `measured`, what `from_windows` returns is there already: a row of the input has the
+        samples of a window where the network `reads_samples`, then so many numbers.
+        """
         layout = network.layout
         places = {}
         for slot in layout.slots:
@@ -72,8 +77,16 @@ class KernelOperations:
         self._program = Program()
         self._constants: list[Any] = []
         self._arrays: dict[object, ProgramValue] = {}
-        problem = network.problem
-        self.windows = self._made("windows", [], problem.window_steps, problem.channels)
+        shape = (network.problem.window_steps, network.problem.channels)
+        self._measured: ProgramValue | None = None
+        if not measured:
+            self.windows = self._made("windows", [], *shape)
+            return
+        samples = math.prod(shape) * reads_samples
+        row = self.windows = self._made("windows", [], 1, samples + measured)
+        if reads_samples:
+            self.windows = self.reshape(self.cut(row, 2, 0, samples), shape)
+        self._measured = self.reshape(self.cut(row, 2, samples, samples + measured), [measured])
 
     def written(self) -> CompiledNetwork:
         """Return the network's whole program."""
@@ -174,9 +187,11 @@ class KernelOperations:
             return inputs
         return self._made("dropout", [inputs], bits(keep_probability), site)
 
-    def without_gradient(self, inputs: ProgramValue) -> ProgramValue:
-        """Stop the gradient."""
-        return self._made("stopped", [inputs])
+    def from_windows(self, compute: Callable[[], ProgramValue]) -> ProgramValue:
+        """Take the numbers from the input, or compute them and stop the gradient."""
+        if self._measured is not None:
+            return self._measured
+        return self._made("stopped", [compute()])
 
     def unary(self, operation: str, inputs: ProgramValue) -> ProgramValue:
         """Apply the operation."""
@@ -190,6 +205,11 @@ class KernelOperations:
         """Reduce."""
         sign = SIGNS.index(REDUCTIONS[operation])
         return self._made("reduce", [inputs], sign, axis, int(keep_axis), int(operation == "mean"))
+
+    def lagged(self, inputs: ProgramValue, steps: int, lag: int) -> ProgramValue:
+        """Average the products of neighbours so far apart."""
+        del steps
+        return self._made("lagged", [inputs], lag)
 
     def add_n(self, tensors: Sequence[ProgramValue]) -> ProgramValue:
         """Add one after the other."""

@@ -19,6 +19,7 @@ from kernels.library import operations
 from ps_node.optimizers import DecayingOptimizer, Optimizer
 from ps_node.optimizers.adagrad import Adagrad
 from ps_node.optimizers.adam import Adam
+from ps_node.optimizers.lamb import Lamb
 from ps_node.optimizers.lion import Lion
 from ps_node.optimizers.rmsprop import RMSprop
 from ps_node.optimizers.sgd import MomentumSGD
@@ -27,8 +28,9 @@ from ps_node.optimizers.sgd import MomentumSGD
 class Arithmetic(ABC):
     """What is computed of gradients and parameters once a network's part is done."""
 
-    keeps_rows: bool
-    """Whether a row that no node has come for must have the shape of one."""
+    @abstractmethod
+    def keeps_rows(self, codec: Codec) -> bool:
+        """Return whether a row that no node has come for must have the shape of one."""
 
     @abstractmethod
     def total(
@@ -63,32 +65,30 @@ class Arithmetic(ABC):
 class TensorFlowArithmetic(Arithmetic):
     """TensorFlow's operations: the last bits are those of a kind of processor."""
 
-    keeps_rows = True
+    def keeps_rows(self, codec: Codec) -> bool:
+        """Return that it must."""
+        return True
 
     def total(
         self, leaves: Sequence[Any], present: Any | None, width: int, trained: int, codec: Codec
     ) -> Any:
-        """Add up in the tree, one operation a sum."""
-
-        def added(addend: Any, right: Any) -> Any:
-            total = addend + right
-            if isinstance(codec, Fp32):
-                return total
-            return self.rounded(total, trained, codec)
-
+        """Add up in the tree: without a rounding codec one operation a sum, else one a level."""
+        if not isinstance(codec, Fp32):
+            rows = tf.stack(leaves)
+            if present is not None:
+                rows = tf.where(present[:, tf.newaxis], rows, 0.0)
+            return _sum_of_levels(tf.ensure_shape(rows, [len(leaves), width]), trained, codec)
         if present is not None:
             zeros = tf.zeros_like(leaves[0])
             leaves = [
                 either(is_present, leaf, zeros)
                 for leaf, is_present in zip(leaves, tf.unstack(present, len(leaves)), strict=True)
             ]
-        return tree_sum(leaves, added)
+        return tree_sum(leaves, lambda left, right: left + right)
 
     def rounded(self, node: Any, trained: int, codec: Codec) -> Any:
         """Encode and decode the gradient."""
-        nothing = tf.zeros([0, trained])
-        gradient = codec.decode(codec.encode(node[:trained], nothing)[0], trained)
-        return tf.concat([gradient, node[trained:]], 0) + 0.0
+        return _rounded(node[tf.newaxis], trained, codec)[0]
 
     def block_squares(self, vector: Any, size: int) -> Any:
         """Fill the last block up with zeros."""
@@ -104,15 +104,45 @@ class TensorFlowArithmetic(Arithmetic):
         return of
 
 
-class LibraryArithmetic(Arithmetic):
-    """The library's operations: the same bits on every processor."""
+def _rounded(rows: Any, trained: int, codec: Codec) -> Any:
+    """Return nodes (n, width) as on the wire: all rows at once, each from a block's border on."""
+    flat = tf.reshape(tf.pad(rows[:, :trained], [[0, 0], [0, -trained % BLOCK]]), [-1])
+    size = flat.shape[0]
+    decoded = codec.decode(codec.encode(flat, tf.zeros([0, size]))[0], size)
+    gradients = tf.reshape(decoded, [rows.shape[0], trained + -trained % BLOCK])[:, :trained]
+    return tf.concat([gradients, rows[:, trained:]], 1) + 0.0
 
-    keeps_rows = False
+
+def _sum_of_levels(rows: Any, trained: int, codec: Codec) -> Any:
+    """Return the sum of nodes (n, width) in the tree of `tree_sum`, rounded at every node.
+
+    A row without a neighbour is rounded already.
+    """
+    rows = _rounded(rows, trained, codec)
+    while rows.shape[0] > 1:
+        paired = rows.shape[0] // 2 * 2
+        sums = _rounded(rows[0:paired:2] + rows[1:paired:2], trained, codec)
+        rows = tf.concat([sums, rows[paired:]], 0)
+    return rows[0]
+
+
+class LibraryArithmetic(Arithmetic):
+    """The library's operations: the same bits on every processor.
+
+    Where the library does not know the codec, TensorFlow rounds and adds, element by element: with
+    the same bits everywhere too.
+    """
+
+    def keeps_rows(self, codec: Codec) -> bool:
+        """Return whether TensorFlow adds up."""
+        return not isinstance(codec, (Fp32, Fp16))
 
     def total(
         self, leaves: Sequence[Any], present: Any | None, width: int, trained: int, codec: Codec
     ) -> Any:
         """Add up in one operation, which does not read what is absent."""
+        if self.keeps_rows(codec):
+            return TensorFlowArithmetic().total(leaves, present, width, trained, codec)
         if present is None:
             mask = tf.ones([len(leaves)])
         else:
@@ -138,10 +168,6 @@ class LibraryArithmetic(Arithmetic):
     def optimizer(self, of: Optimizer) -> Optimizer:
         """Return one with the same slots, which steps by the library."""
         return LibraryOptimizer(of)
-
-
-CODECS_IN_LIBRARY = (Fp32.name, Fp16.name)
-"""Codecs whose rounding the library knows."""
 
 
 def arithmetic_of(name: ArithmeticSetting) -> Arithmetic:
@@ -185,6 +211,11 @@ class LibraryOptimizer(Optimizer):
     ) -> tuple[Any, Any]:
         """One step by the library."""
         inner = self.of_tensorflow
+        if isinstance(inner, Lamb):
+            by_library = LibraryOptimizer(inner.adam)
+            nowhere = tf.zeros_like(parameters)
+            moved, slots = by_library.stepped(nowhere, slots, gradient, 1.0, count)
+            return inner.paced(parameters, moved, rate, _squares_of_rows), slots
         if isinstance(inner, DecayingOptimizer) and inner.weight_decay:
             parameters = inner.shrunk(parameters, rate)
         step = _numbers(inner)
@@ -202,12 +233,19 @@ class LibraryOptimizer(Optimizer):
         return tf.ensure_shape(new, [size]), tf.ensure_shape(moved, [len(self.slot_names), size])
 
 
+def _squares_of_rows(rows: Any) -> Any:
+    squares = operations().pscluster_squares(vector=tf.reshape(rows, [-1]))
+    return tf.ensure_shape(squares, [rows.shape[0]])
+
+
 def _numbers(optimizer: Optimizer) -> tuple[int, tuple[float, float, float]] | None:
     """Return the library's code of an optimizer, and what its steps read (`native/updates.h`).
 
     None for one that the library does not know.
     """
     match optimizer:
+        case Lamb(adam=adam):
+            return _numbers(adam)
         case MomentumSGD(momentum=momentum, nesterov=nesterov):
             return 0, (momentum, float(nesterov), 0.0)
         case Adam(beta_1=first, beta_2=second, epsilon=epsilon):

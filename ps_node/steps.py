@@ -201,7 +201,7 @@ class StepShard(ShardOnServer):
     def _leaves(self, present: Any) -> list[Any]:
         """The row of each slot; one that is not `present` is empty, or zeros where it has to be."""
         slots = present.shape[0]
-        if self._arithmetic.keeps_rows:
+        if self._arithmetic.keeps_rows(self.wire.push):
             keys = tf.range(slots)
             sizes = [self._size] * slots
         else:

@@ -201,10 +201,14 @@ class LocalCluster(Cluster):
     """A cluster of processes on this machine; its inventory is written and removed for it."""
 
     def __init__(self, workers: Any, ps: Any, **options: Any) -> None:
-        for name, number in (("workers", workers), ("ps", ps)):
-            if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= 64:
-                raise UsageError(f"{name}: expected a whole number from 1 to 64, found {number!r}")
         from core.inventory import templates
+
+        most = templates.MOST_ROLES
+        for name, number in (("workers", workers), ("ps", ps)):
+            if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
+                raise UsageError(
+                    f"{name}: expected a whole number from 1 to {most}, found {number!r}"
+                )
 
         folder = tempfile.TemporaryDirectory(prefix="pscluster-")
         file = Path(folder.name, "local.yaml")

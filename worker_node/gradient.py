@@ -14,7 +14,7 @@ from core.ground.lazy import np, tf
 from core.inventory.slots import LIBRARY
 from core.inventory.training import TrainJob
 from core.inventory.training_sections import AugmentSettings
-from core.models.native import OWN_THREADS, NativeNetwork, SlotsOfBatch, SlotSums
+from core.models.native import OWN_THREADS, NativeNetwork, RowsOfSet, SlotsOfBatch, SlotSums
 from core.models.network import BuiltIn, Network, Problem
 from core.models.operations import compiled_by_xla
 from core.models.window_statistics import AXES, Augmentation, on_sensors
@@ -48,10 +48,10 @@ class SlotGradients(ABC):
     """Computes the slots of a batch, and adds up their nodes [gradient | statistics]."""
 
     @abstractmethod
-    def of_fit(self, standardization: Any) -> Self:
+    def of_fit(self, standardization: Any, rows: RowsOfSet | None = None) -> Self:
         """Return this one for windows standardized by float32 (2, channels).
 
-        Augmentation has to know them.
+        Augmentation has to know them. `rows` says which windows come, if that is known.
         """
 
     @abstractmethod
@@ -74,24 +74,26 @@ class NativeSlotGradients(SlotGradients):
         self._job = job
         self._class_weights = weights.table
         self._standardization: Any = None
+        self._rows: RowsOfSet | None = None
 
-    def of_fit(self, standardization: Any) -> "NativeSlotGradients":
+    def of_fit(self, standardization: Any, rows: RowsOfSet | None = None) -> "NativeSlotGradients":
         """Return this one for windows so standardized."""
         fitted = copy(self)
         fitted._standardization = standardization
+        fitted._rows = rows
         return fitted
 
     def sums(
         self, vector: tuple[Any, Any], examples: LabelledExamples, cut: SlotsOfBatch, nodes: Nodes
     ) -> SlotSums:
         """Compute the slots in one call; where the wire rounds, each slot apart."""
-        windows = augmented(
-            self._network.network.problem,
-            self._job.augment,
-            examples.inputs,
-            self._standardization,
-            cut,
-        )
+        rows = self._rows
+        windows = examples.inputs
+        augment = self._job.augment
+        if augment is not None and (augment.rotation_degrees or augment.time_warp):
+            problem = self._network.network.problem
+            windows = augmented(problem, augment, windows, self._standardization, cut)
+            rows = None  # a window has other samples each time
         slot_sums = self._network.gradient(
             vector,
             (windows, examples.targets),
@@ -99,6 +101,7 @@ class NativeSlotGradients(SlotGradients):
             cut,
             self._job.label_smoothing,
             apart=not nodes.exact,
+            rows=rows,
         )
         if nodes.exact:
             return slot_sums
@@ -120,14 +123,12 @@ class NativeSlotGradients(SlotGradients):
 
 def augmented(
     problem: Problem,
-    augment: AugmentSettings | None,
+    augment: AugmentSettings,
     windows: Any,
     standardization: Any,
     cut: SlotsOfBatch,
 ) -> Any:
     """Return standardized windows (n, steps, channels) as the library turns and warps them."""
-    if augment is None or not (augment.rotation_degrees or augment.time_warp):
-        return windows
     settings = tf.concat([[cut.first_row], cut.seed], 0)
 
     def changed(signals: Any, moments: Any, degrees: float, warp: float) -> Any:
@@ -162,8 +163,11 @@ class TensorFlowSlotGradients(SlotGradients):
         self._size = sizes.pop() if network.knows_batch and len(sizes) == 1 else None
         self._slot = tf.function(self._of_slot, autograph=False, jit_compile=job.compiled or None)
 
-    def of_fit(self, standardization: Any) -> "TensorFlowSlotGradients":
+    def of_fit(
+        self, standardization: Any, rows: RowsOfSet | None = None
+    ) -> "TensorFlowSlotGradients":
         """Return this one for windows so standardized."""
+        del rows
         if self._augmentation is None:
             return self
         fitted = copy(self)
@@ -300,10 +304,10 @@ class GradientOfBatch:
         self._nodes = Nodes(Fp32(), layout.trained_size, self._arithmetic)
         self._penalty = Penalty.for_elements(job.l2, layout)
 
-    def of_fit(self, standardization: Any) -> "GradientOfBatch":
+    def of_fit(self, standardization: Any, rows: RowsOfSet | None = None) -> "GradientOfBatch":
         """Return this one for windows so standardized, see `SlotGradients.of_fit`."""
         fitted = copy(self)
-        fitted._slots = self._slots.of_fit(standardization)
+        fitted._slots = self._slots.of_fit(standardization, rows)
         return fitted
 
     def takes_any_count(self, nodes: Nodes) -> bool:

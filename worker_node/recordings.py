@@ -5,6 +5,7 @@ How much each example counts in the loss of a training is here too: by its class
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from core.data.dataset import CLASSIFICATION, Array, Dataset
 from core.ground.errors import UsageError
 from core.ground.lazy import tf
+from core.models.native import RowsOfSet
 from core.models.objective import over_positions
 
 CONSTANT = 1e-6
@@ -108,6 +110,14 @@ class WorkerWindows:
         if dataset.standardized:
             inputs = (tf.cast(inputs, tf.float32) - standardization[0]) / standardization[1]
         return inputs, tf.gather(self._mapped(dataset.targets), rows)
+
+    def identified(self, rows: Any, standardization: Any) -> RowsOfSet:
+        """Say which examples `gather` returns for the same arguments."""
+        dataset = self.dataset
+        name = f"{dataset.sha256} {dataset.folder} {dataset.inputs.file}"
+        digest = np.frombuffer(sha256(name.encode()).digest(), np.int32)
+        moments = tf.bitcast(tf.reshape(standardization, [-1]), tf.int32)
+        return RowsOfSet(rows, tf.concat([digest, moments], 0), dataset.rows)
 
     def gather_weights(self, rows: Any) -> Any:
         """Return how much each of `rows`, int32 (n,), counts, float32 (n,).

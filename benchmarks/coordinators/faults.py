@@ -8,8 +8,9 @@ prints one row as JSON.
 
 A worker that keeps something back holds a part of the gradients. `topk` sends everything it has
 with each push, so that a killed worker takes nothing along; `residual` sends one of an update's two
-elements and keeps the other, and what counts is what was applied plus what the workers still keep:
-under faults that kill no worker, exactly 1.
+elements and keeps the other, as `onebit` keeps a part of each, and what counts is what was applied
+plus what the workers still keep: under faults that kill no worker, exactly 1. `int4` rounds nothing
+here.
 """
 
 import argparse
@@ -31,6 +32,9 @@ from core.engine.chaos import Chaos, ChaosPlan, Fault
 from core.engine.codecs import Codec
 from core.engine.codecs.fp16 import Fp16
 from core.engine.codecs.fp32 import Fp32
+from core.engine.codecs.int4 import Int4
+from core.engine.codecs.int8 import Int8
+from core.engine.codecs.onebit import OneBit
 from core.engine.codecs.topk import TopK
 from core.engine.dispatcher import Dispatcher
 from core.engine.membership import TimeLimits
@@ -54,6 +58,9 @@ ELEMENTS = 2 * IDS
 CODECS: dict[str, Codec] = {
     "fp32": Fp32(),
     "fp16": Fp16(),
+    "int8": Int8(),
+    "int4": Int4(),
+    "onebit": OneBit(),
     "topk": TopK(0.5),
     "residual": TopK(1.0 / ELEMENTS),
 }

@@ -1,4 +1,4 @@
-"""Training steps per second over 94 Mbit/s links.
+"""Training steps per second over links of 94 Mbit/s, or `--megabits`.
 
 Ours beside ParameterServerStrategy with the weights read once.
 
@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.asking import Asked, ChildFailedError
-from benchmarks.beds.local_cluster import READY_SECONDS
+from benchmarks.beds.local_cluster import PROBE, READY_SECONDS, inventory_over
 from benchmarks.beds.virtual_network import Machine, machines, on_this_machine, why_not
 from benchmarks.report import arguments, publish, tell
+from benchmarks.wire.ours import VARIANTS as OURS
 from core.ground.accounts import account_for_roles
-from core.ground.ports import free_ports
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
 from core.server.rights import prepared_folders
@@ -39,10 +39,6 @@ ROLES = ("coordinator", "ps", *("worker",) * WORKERS)
 DEADLINE_SECONDS = 300.0
 """For a coordinator to connect, trace and warm up; ParameterServerStrategy has no deadline of its
 own."""
-PROBE = (
-    "import sys; from core.server.sockets import answers; print(answers(sys.argv[1],"
-    " int(sys.argv[2]), 3.0))"
-)
 
 
 @dataclass(frozen=True)
@@ -55,28 +51,21 @@ class Variant:
 
 
 VARIANTS = (
-    Variant("ours", ("benchmarks.links.ours", "--codec", "fp32"), "lean"),
-    Variant("ours_fp16", ("benchmarks.links.ours", "--codec", "fp16"), "lean"),
+    *(Variant(name, ("benchmarks.links.ours", "--variant", name), "lean") for name in OURS),
     Variant("stock", ("benchmarks.links.stock",), "stock"),
     Variant("stock_our_kernels", ("benchmarks.links.stock", "--our-kernels"), "stock"),
     Variant("stock_on_lean", ("benchmarks.links.stock",), "lean"),
 )
-SIZES = {"full": (VARIANTS, 60, 9), "quick": (VARIANTS, 30, 2), "smoke": (VARIANTS[::3], 2, 1)}
+SIZES = {"full": (VARIANTS, 60, 9), "quick": (VARIANTS, 30, 2), "smoke": (VARIANTS[::7], 2, 1)}
 """Variants, steps of a round, and rounds."""
 
 
 def inventory_in(folder: Path, name: str, places: Sequence[Machine]) -> Inventory:
     """The variant's cluster on these machines, in the order of ROLES, with ports of its own."""
     path = folder / f"{name}.yaml"
-    if len({place.address for place in places}) == 1:
-        path.write_text(local_inventory(WORKERS, 1))
-    else:
-        ports = iter(free_ports(2 * len(ROLES)))
-        lines = ["schema: 1", "cluster: links", "connection: ssh", "nodes:"]
-        for number, (role, place) in enumerate(zip(ROLES, places, strict=True)):
-            entry = f"[{role}: {{port: {next(ports)}, metrics_port: {next(ports)}}}]"
-            lines.append(f"  - {{name: machine{number}, address: {place.address}, roles: {entry}}}")
-        path.write_text("\n".join(lines) + "\n")
+    if len({place.address for place in places}) > 1:
+        return inventory_over(path, places, servers=1)
+    path.write_text(local_inventory(WORKERS, 1))
     return load(path)
 
 
@@ -186,7 +175,7 @@ def measure(
     return rows
 
 
-def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def summarize(rows: Sequence[Mapping[str, Any]], megabits: float = MEGABITS) -> dict[str, Any]:
     """Ours over stock: the median of the rounds' own ratios, by network."""
     of = {(row["network"], row["variant"]): row.get("rounds") for row in rows}
 
@@ -206,9 +195,10 @@ def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "fp16_steps_over_stock": over("links", "ours_fp16", "stock"),
         "steps_over_stock_on_lean": over("links", "ours", "stock_on_lean"),
         "fp16_steps_over_fp32": over("links", "ours_fp16", "ours"),
+        **{f"{name}_steps_over_fp16": over("links", name, "ours_fp16") for name in list(OURS)[2:]},
         "loopback_steps_over_stock_our_kernels": over("loopback", "ours", "stock_our_kernels"),
         "loopback_steps_over_stock": over("loopback", "ours", "stock"),
-        "megabits": MEGABITS,
+        "megabits": megabits,
     }
 
 
@@ -217,17 +207,21 @@ def main() -> None:
 
     Status 1 with one line where no machines can be made, or if a variant failed.
     """
-    given = arguments(
-        "links", "Steps per second over 94 Mbit/s links, beside ParameterServerStrategy."
-    ).parse_args()
+    parser = arguments("links", "Steps per second over slow links, beside ParameterServerStrategy.")
+    parser.add_argument("--megabits", type=float, default=MEGABITS, help="of each link")
+    parser.add_argument("--variants", nargs="+", choices=[each.name for each in VARIANTS])
+    given = parser.parse_args()
     problem = why_not()
     if problem:
         sys.exit(f"benchmarks.links: {problem}")
-    with machines(len(ROLES), MEGABITS) as places:
-        rows = measure("links", places, *SIZES[given.size])
+    variants, steps, rounds = SIZES[given.size]
+    if given.variants:
+        variants = tuple(each for each in VARIANTS if each.name in given.variants)
+    with machines(len(ROLES), given.megabits) as places:
+        rows = measure("links", places, variants, steps, rounds)
     if given.size == "full":
-        rows += measure("loopback", on_this_machine(len(ROLES)), *SIZES[given.size])
-    publish("links", rows, summarize(rows), given)
+        rows += measure("loopback", on_this_machine(len(ROLES)), variants, steps, rounds)
+    publish("links", rows, summarize(rows, given.megabits), given)
     sys.exit(any("problem" in row for row in rows))
 
 

@@ -1,4 +1,4 @@
-"""Our asynchronous training of the benchmarks' bi-LSTM, on demand.
+"""Our training of the benchmarks' bi-LSTM, on demand.
 
 `python -m benchmarks.links.ours`.
 """
@@ -6,7 +6,7 @@
 import argparse
 
 from benchmarks.wire.network import ResidualBidirectional
-from benchmarks.wire.ours import job_of, steps_of, two_batches
+from benchmarks.wire.ours import VARIANTS, job_of, steps_of, two_batches
 from benchmarks.wire.steps import serve_rounds
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.job_metrics import CoordinatorMetrics
@@ -22,11 +22,11 @@ def main() -> None:
     """Train for as many steps as each line of standard input says."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.links.ours")
     parser.add_argument("--inventory", required=True)
-    parser.add_argument("--codec", choices=("fp32", "fp16"), default="fp32")
+    parser.add_argument("--variant", choices=VARIANTS, default="ours")
     given = parser.parse_args()
     inventory = load(given.inventory)
     network = ResidualBidirectional()
-    job = job_of(given.codec)
+    job = job_of(given.variant)
     with (
         two_batches() as dataset,
         CoordinatorMetrics() as metrics,
@@ -36,7 +36,7 @@ def main() -> None:
         state = VectorState(network.initial(0))
         places = dict(enumerate(session.places))
         mode = mode_of(Setup(job, network, data, state, places, Speeds()))
-        serve_rounds(steps_of(mode, session.dispatch(job.deadline_seconds)))
+        serve_rounds(steps_of(job, mode, session.dispatch(job.deadline_seconds)))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 One parameter server and one worker, lean role processes; then, in turn, coordinators' training of
 one network (`benchmarks.wire.network`) from the same weights on the same batches: our step with
-each codec that keeps every value, Keras layers under ParameterServerStrategy with the weights read
-once per step, and the same as the tutorial writes it, which reads them at every time step. Counted
-on the parameter server's own sockets by its kernel (TCP_INFO), for all alike.
+each codec but `topk`, and of `local` with `int8`, Keras layers under ParameterServerStrategy with
+the weights read once per step, and the same as the tutorial writes it, which reads them at every
+time step. Counted on the parameter server's own sockets by its kernel (TCP_INFO), for all alike.
 """
 
 import json
@@ -14,10 +14,10 @@ from typing import Any
 
 from benchmarks.beds.local_cluster import local_cluster
 from benchmarks.report import arguments, publish, tell
+from benchmarks.wire.ours import VARIANTS
 
 COORDINATORS: tuple[tuple[str, tuple[str, ...], list[str]], ...] = (
-    ("benchmarks.wire.ours", ("ours",), ["--variant", "ours"]),
-    ("benchmarks.wire.ours", ("ours_fp16",), ["--variant", "ours_fp16"]),
+    *(("benchmarks.wire.ours", (variant,), ["--variant", variant]) for variant in VARIANTS),
     ("benchmarks.wire.in_keras", ("read_once", "tutorial"), []),
 )
 SIZES = {"full": (30, 5, 600.0), "quick": (5, 2, 100.0), "smoke": (1, 1, 100.0)}
@@ -66,6 +66,11 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
         return None
 
     return {
+        **{
+            f"tutorial_bytes_over_{variant}": over(tutorial, "bytes_per_step", of.get(variant, {}))
+            for variant in VARIANTS
+            if variant not in ("ours", "ours_fp16")
+        },
         "tutorial_bytes_over_ours": over(tutorial, "bytes_per_step"),
         "tutorial_packets_over_ours": over(tutorial, "packets_per_step"),
         "tutorial_seconds_over_ours": over(tutorial, "seconds_per_step"),

@@ -1,7 +1,8 @@
 """Our training step on the same network, a process of its own: `python -m benchmarks.wire.ours`.
 
-The step is the product's (`mode: async` over the inventory's parameter servers, scheduled by the
-`Dispatcher`); only the network is the benchmark's. Prints one JSON object as its last line.
+The step is the product's (`mode: async`, or `local`, over the inventory's parameter servers,
+scheduled by the `Dispatcher`); only the network is the benchmark's. Prints one JSON object as its
+last line.
 """
 
 import tempfile
@@ -18,6 +19,7 @@ from cluster.jobs.cancel import Cancel
 from cluster.jobs.fit import Update
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.modes import Mode, Setup, Stretch, mode_of
+from cluster.jobs.modes.pushes import HEAD
 from cluster.jobs.session import Session
 from core.consistency import Grant, Speeds
 from core.data import Dataset
@@ -31,8 +33,18 @@ from core.server.rights import prepared_folders
 from ps_node.shard import VectorState
 from worker_node.recordings import Standardization, WorkerWindows
 
-CODECS = {"ours": "fp32", "ours_fp16": "fp16"}
-"""Of each variant."""
+LOCAL_STEPS = 10
+"""Batches between pull and push of `local`."""
+
+VARIANTS = {
+    "ours": ("async", "fp32"),
+    "ours_fp16": ("async", "fp16"),
+    "ours_int8": ("async", "int8"),
+    "ours_int4": ("async", "int4"),
+    "ours_onebit": ("async", "onebit"),
+    "ours_local_int8": ("local", "int8"),
+}
+"""Mode and codec of each variant."""
 
 
 @contextmanager
@@ -62,8 +74,9 @@ def _dataset_in(folder: Path) -> Dataset:
     )
 
 
-def job_of(codec: str) -> TrainJob:
-    """Hold each update to one batch in one piece, and to what the other variants do too."""
+def job_of(variant: str) -> TrainJob:
+    """Hold each batch to one piece, and to what the other variants do too."""
+    mode, codec = VARIANTS[variant]
     return TrainJob.model_validate(
         {
             "batch_size": BATCH,
@@ -71,13 +84,19 @@ def job_of(codec: str) -> TrainJob:
             "clip_norm": None,
             "label_smoothing": 0.0,
             "optimizer": {"name": "adam", "learning_rate": LEARNING_RATE, "epsilon": 1e-7},
+            "mode": mode,
+            "local": {"steps": LOCAL_STEPS},
             "codec": {"name": codec},
         }
     )
 
 
-def steps_of(mode: Mode, dispatcher: Dispatcher) -> Callable[[int], list[float]]:
-    """A function that runs this many more updates, in order, and returns their losses."""
+def steps_of(job: TrainJob, mode: Mode, dispatcher: Dispatcher) -> Callable[[int], list[float]]:
+    """A function that runs updates of this many more batches, and returns the batches' losses.
+
+    In `local` these are rounded up to whole updates.
+    """
+    batches = job.facts.batches(job.mode_options)
     standardization = Standardization(
         np.zeros(PROBLEM.channels, np.float32), np.ones(PROBLEM.channels, np.float32)
     )
@@ -87,12 +106,18 @@ def steps_of(mode: Mode, dispatcher: Dispatcher) -> Callable[[int], list[float]]
     identifiers = count()
 
     def item(number: int) -> Item:
-        rows = (np.arange(BATCH, dtype=np.int32) + number * BATCH) % (2 * BATCH)
-        return mode.item(Grant(number, 0, 1), Update(number, (number,), rows[None]), stretch)
+        own = range(number * batches, (number + 1) * batches)
+        rows = (np.arange(BATCH, dtype=np.int32) + np.array([own], np.int32).T * BATCH) % (
+            2 * BATCH
+        )
+        return mode.item(Grant(number, 0, 1), Update(number, tuple(own), rows), stretch)
 
     def run(steps: int) -> list[float]:
-        items = (item(next(identifiers)) for _ in range(steps))
-        return [float(outcome.value[0]) for outcome in dispatcher.run(items)]
+        items = (item(next(identifiers)) for _ in range(-(-steps // batches)))
+        values = [outcome.value for outcome in dispatcher.run(items)]
+        if job.mode == "local":
+            return [float(loss) for value in values for loss in value[HEAD:][::3]]
+        return [float(value[0]) for value in values]
 
     return run
 
@@ -100,11 +125,11 @@ def steps_of(mode: Mode, dispatcher: Dispatcher) -> Callable[[int], list[float]]
 def main() -> None:
     """Train for the steps asked for and print what they moved."""
     parser = arguments("benchmarks.wire.ours")
-    parser.add_argument("--variant", choices=CODECS, default="ours")
+    parser.add_argument("--variant", choices=VARIANTS, default="ours")
     given = parser.parse_args()
     inventory = load(given.inventory)
     network = ResidualBidirectional()
-    job = job_of(CODECS[given.variant])
+    job = job_of(given.variant)
     with (
         two_batches() as dataset,
         CoordinatorMetrics() as metrics,
@@ -118,7 +143,7 @@ def main() -> None:
         report(
             given.variant,
             network.layout.trained_size,
-            timed_steps(inventory, steps_of(mode, dispatcher), given),
+            timed_steps(inventory, steps_of(job, mode, dispatcher), given),
         )
 
 

@@ -54,13 +54,14 @@ def timed_steps(
     losses = run(given.steps)
     seconds = time.monotonic() - begin
     carried = traffic(inventory) - before
+    steps = len(losses)
     return Steps(
-        steps=given.steps,
-        bytes_per_step=(carried.sent + carried.received) / given.steps,
-        pull_bytes_per_step=carried.sent / given.steps,
-        push_bytes_per_step=carried.received / given.steps,
-        packets_per_step=carried.packets / given.steps,
-        seconds_per_step=seconds / given.steps,
+        steps=steps,
+        bytes_per_step=(carried.sent + carried.received) / steps,
+        pull_bytes_per_step=carried.sent / steps,
+        push_bytes_per_step=carried.received / steps,
+        packets_per_step=carried.packets / steps,
+        seconds_per_step=seconds / steps,
         first_loss=first[0],
         last_loss=losses[-1],
     )

@@ -37,11 +37,6 @@ class MeasuredStep:
     steps: int
     step_seconds: float
     """The median of `steps` steps after the first one, which TensorFlow prepares."""
-    gradient_seconds: float
-    """The part of `step_seconds` for gradients, which workers can share.
-
-    Each worker does the rest for itself.
-    """
     step_bytes: int
     """Memory at its highest in the steps, less what there was before the first one."""
     process_bytes: int

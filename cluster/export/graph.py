@@ -134,9 +134,9 @@ class Writer(Operations):
         """Drop nothing: an export does not train."""
         return inputs
 
-    def without_gradient(self, inputs: Tensor) -> Tensor:
-        """Return the inputs: an export has no gradient."""
-        return inputs
+    def from_windows(self, compute: Callable[[], Tensor]) -> Tensor:
+        """Compute: an export has no gradient."""
+        return compute()
 
     def add_n(self, tensors: Sequence[Tensor]) -> Tensor:
         """Add one after the other."""

@@ -32,6 +32,10 @@ IDLE_DEVICE = 0.05
 nothing."""
 
 
+MOST_IDLE_LINES = 8
+"""Lines about idle workers; the last counts the others."""
+
+
 @dataclass(frozen=True)
 class Share:
     """One process over the time: shares are 0 to 1, of all its cores' time; None where unknown."""
@@ -162,13 +166,20 @@ def idle_lines(shares: Sequence[Share], seconds: float) -> list[str]:
     ]
     on_processors = [share for share in shares if share.computes and share.device is None]
     busiest = max((share.cpu_share or 0.0 for share in on_processors), default=0.0)
-    return lines + [
-        f"{share.task} on {share.node} used {share.cpu_share:.1%} of its cores over the training,"
-        f" the busiest worker {busiest:.0%}: is it slow to answer, or its node busy with something"
-        " else? The report has each one's share"
+    idle = [
+        share
         for share in on_processors
         if share.cpu_share is not None and share.cpu_share < IDLE_OF_BUSIEST * busiest
     ]
+    lines += [
+        f"{share.task} on {share.node} used {share.cpu_share:.1%} of its cores over the training,"
+        f" the busiest worker {busiest:.0%}: is it slow to answer, or its node busy with something"
+        " else? The report has each one's share"
+        for share in idle[:MOST_IDLE_LINES]
+    ]
+    if len(idle) > MOST_IDLE_LINES:
+        lines.append(f"{len(idle) - MOST_IDLE_LINES} more workers used as little")
+    return lines
 
 
 def _calibration(runs: Path, cluster: str) -> Path:

@@ -32,6 +32,7 @@ class Cancel(AbstractContextManager["Cancel"]):
         self._asked_at: float | None = None
         self._before: dict[int, object] = {}
         self._at_once = False
+        self._child: int | None = None
 
     def __enter__(self) -> "Cancel":
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -42,8 +43,10 @@ class Cancel(AbstractContextManager["Cancel"]):
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal gave us
 
-    def _hear(self, _number: int, _frame: FrameType | None) -> None:
-        if self._asked.is_set():
+    def _hear(self, number: int, _frame: FrameType | None) -> None:
+        if self._child is not None:
+            os.kill(self._child, number)
+        elif self._asked.is_set():
             if sys.stderr.isatty():
                 os.write(2, SHOW_CURSOR)  # a live progress bar hides it
             os._exit(ExitCode.CANCELLED)
@@ -51,6 +54,20 @@ class Cancel(AbstractContextManager["Cancel"]):
         self._asked.set()
         if self._at_once:
             raise KeyboardInterrupt
+
+    @contextmanager
+    def passed_on_to(self, child: int) -> Iterator[None]:
+        """Pass every request to stop on to a child process, one from before too.
+
+        The child must not be waited for inside.
+        """
+        self._child = child
+        try:
+            if self.asked:
+                os.kill(child, signal.SIGINT)
+            yield
+        finally:
+            self._child = None
 
     @contextmanager
     def at_once(self) -> Iterator[None]:

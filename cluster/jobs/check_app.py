@@ -127,7 +127,7 @@ def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
         loss = steps.run()
         first = time.monotonic() - begin
         _refuse_unless_finite(path, "the loss of the first step", loss, WHY_NO_LOSS)
-        seconds, gradients = steps.timed(cancel)
+        seconds = steps.timed(cancel)
         _refuse_unless_finite(path, "the gradient of a step", steps.norm, WHY_NO_GRADIENT)
         after = memory.highest_since_mark()
     return MeasuredStep(
@@ -144,8 +144,7 @@ def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
         batch_slots=number,
         cores=cores,
         steps=len(seconds),
-        step_seconds=(step := statistics.median(seconds)),
-        gradient_seconds=min(step, statistics.median(gradients)),
+        step_seconds=statistics.median(seconds),
         step_bytes=max(0, after - before),
         process_bytes=prepared,
         **_vectors(train, network),
@@ -195,8 +194,6 @@ class _Steps:
         packed = Standardization.of_rows(dataset, np.arange(dataset.train_windows)).packed()
         self._stretch = Stretch(0, lambda batch: RATE, packed, lambda: 1)
         self._done = 0
-        self._gradient_seconds = 0.0
-        """The seconds of the latest step's gradient."""
         self.norm = 0.0
         """The largest of the gradients so far; a step's comes with the next one."""
 
@@ -219,24 +216,21 @@ class _Steps:
         value = tf.nest.map_structure(lambda tensor: tensor.numpy(), value)
         reply = self._mode.read(grant, update, Outcome(item, 0, value, 0.0, 1), self._stretch)
         self._done += 1
-        self._gradient_seconds = reply.seconds[1]
         if reply.step is None:
             return float("nan")
         self.norm = largest((self.norm, reply.step.norm))
         return sum(reply.step.losses.values()) / len(reply.step.losses)
 
-    def timed(self, cancel: Cancel) -> tuple[list[float], list[float]]:
-        """The seconds of some steps, and of their gradients."""
+    def timed(self, cancel: Cancel) -> list[float]:
+        """The seconds of some steps."""
         seconds = list[float]()
-        gradients = list[float]()
         end = time.monotonic() + MOST_SECONDS
         while len(seconds) < FEWEST_STEPS or (len(seconds) < MOST_STEPS and time.monotonic() < end):
             cancel.check()
             begin = time.monotonic()
             self.run()
             seconds.append(time.monotonic() - begin)
-            gradients.append(self._gradient_seconds)
-        return seconds, gradients
+        return seconds
 
 
 class _Memory:

@@ -25,7 +25,7 @@ from core.engine.workers import Item
 from core.ground.lazy import tf
 from core.inventory.slots import LIBRARY
 from core.inventory.training import TrainJob
-from core.models.native import LibraryClassification, NativeNetwork
+from core.models.native import LibraryClassification, NativeNetwork, RowsOfSet
 from core.models.network import BuiltIn, Network
 from core.models.objective import EXAMPLES, Curve
 from core.models.operations import compiled_by_xla
@@ -114,13 +114,14 @@ LINGER_SECONDS = 5.0
 
 
 def answering(network: Network, job: TrainJob) -> Callable[..., Any]:
-    """Return a graph's function of (trained, statistics, standardized inputs) to logits."""
+    """Return a graph's function of (trained, statistics, standardized inputs, rows) to logits."""
     if job.arithmetic == LIBRARY:
         assert isinstance(network, BuiltIn)
         return NativeNetwork(network).answers
     compiled = job.compiled
 
-    def answered(trained: Any, statistics: Any, inputs: Any) -> Any:
+    def answered(trained: Any, statistics: Any, inputs: Any, rows: RowsOfSet) -> Any:
+        del rows
         named = network.unpack(tf.concat([trained, statistics], 0))
         with compiled_by_xla(compiled):
             return network.apply(named, inputs, training=False, seed=tf.zeros([2], tf.int32)).logits
@@ -156,7 +157,8 @@ class Evaluation:
             # of the training.
             trained, statistics, _ = shards.pull(exact=True)
             inputs, targets = windows.gather(rows, standardization)
-            answers = compute(trained, statistics, inputs)
+            row_names = windows.identified(rows, standardization)
+            answers = compute(trained, statistics, inputs, row_names)
             sums = self.objective.sums(targets, answers, counts)
             self.shapes = {name: tuple(value.shape) for name, value in sums.items()}
             columns = [*sums.values(), *self.objective.classes_named(answers)]

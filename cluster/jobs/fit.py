@@ -84,7 +84,7 @@ class Plan:
             )
         self._rows = rows.astype(np.int32)
         self._schedule = job.schedule
-        self._peak = job.optimizer.learning_rate
+        self._peak = job.optimizer.rate_for(job.batch_size)
         self._seed = job.seed
         self._group = job.facts.batches(job.mode_options)
         self.epochs = job.epochs

@@ -33,6 +33,10 @@ STAGES = metric("job_stage").labels["stage"]
 PREPARING = STAGES[0]
 ENDED = STAGES[-1]
 SELF = Identity("coordinator", 0)
+MOST_HISTOGRAMS = 32
+"""Workers with histograms of their own, 8 KB each; a reader takes 1 MiB (`core.control.client`)."""
+OTHERS = "others"
+"""Label `task` of the histograms that all further workers share."""
 
 
 class JobMetrics:
@@ -185,9 +189,11 @@ class TrainingMetrics:
     def _step(self, step: events.Stepped) -> None:
         if step.task not in self._workers:
             labels = ("worker", str(step.task))
+            counters = self._steps.labels(*labels), self._windows.labels(*labels)
+            if len(self._workers) >= MOST_HISTOGRAMS:
+                labels = ("worker", OTHERS)
             self._workers[step.task] = _WorkerSeries(
-                self._steps.labels(*labels),
-                self._windows.labels(*labels),
+                *counters,
                 self._staleness.labels(*labels),
                 self._round_trip.labels(*labels),
                 {part: self._step_seconds.labels(*labels, part) for part in PARTS},

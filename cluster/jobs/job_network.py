@@ -32,7 +32,7 @@ from core.models.window_statistics import Augmentation
 from core.parameters import Vector
 from kernels.library import loaded
 from kernels.place import KIND, path
-from ps_node.arithmetic import CODECS_IN_LIBRARY, LibraryOptimizer
+from ps_node.arithmetic import LibraryOptimizer
 from recognise.plausibility import refuse_other_windows
 from worker_node.recordings import Standardization
 
@@ -164,8 +164,6 @@ def _outside_library(job: TrainJob, network: Network) -> str | None:
         return why
     if not LibraryOptimizer.knows(optimizer_of(job.optimizer)):
         return f"the library has no optimizer {job.optimizer.name}"
-    if job.facts.in_steps and job.codec.name not in CODECS_IN_LIBRARY:
-        return f"the library does not round as codec {job.codec.name} does"
     return None
 
 

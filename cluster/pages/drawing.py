@@ -4,6 +4,7 @@ Page and report both draw how well each class is known: confusion, classes, freq
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from cluster.pages import words
 from cluster.pages.charts import Chart
 from cluster.pages.facts import live_tiles
 from cluster.pages.rows import NAMING, ROWS, charts_of, table_of
-from cluster.pages.special import place_of, unit_of
+from cluster.pages.special import place_of, unit_of, workers_of
 from cluster.pages.words import terms
 from core import web
 from core.status.parts import LARGEST_MATRIX, MULTILABEL, ClassCount, counts_of
@@ -33,6 +34,9 @@ HEAT_STEPS = 8
 """Shades of the confusion matrix: classes heat-0 to heat-8 of the style sheet."""
 MOST_ROWS = 100
 """Rows of the table of classes: of more there are those that are known worst."""
+MOST_CARDS = 24
+"""Cards of workers: of more there are those in the worst state, then those that were away, then the
+slowest."""
 TONES = ("bad", "warning", "waiting", "well", "off")
 """Tones from the worst to the best."""
 
@@ -95,19 +99,43 @@ def scores_of(count: ClassCount) -> dict[str, Any]:
 
 
 def picture_of(view: RunView) -> dict[str, Any]:
-    """The nodes in two rows, those that serve and those that only work, and what flows between."""
+    """The nodes in two rows, those that serve and those that only work, and what flows between.
+
+    Of many workers it has those that stand out, and `folded` is about the others.
+    """
     roles = [role for node in view.nodes for role in node.roles]
     stores = [role for role in roles if role.task.startswith("ps:")]
+    folded = _inconspicuous([role for _, role in workers_of(view)])
     rows: dict[str, list[NodeView]] = {"servers": [], "workers": []}
     for node in view.nodes:
         only_works = all(role.task.startswith("worker:") for role in node.roles)
-        rows["workers" if only_works else "servers"].append(node)
+        cards = tuple(role for role in node.roles if role not in folded)
+        if cards:
+            rows["workers" if only_works else "servers"].append(replace(node, roles=cards))
+    speeds = [role.windows_per_second for role in folded if role.windows_per_second is not None]
     return {
         **rows,
+        "folded": len(folded),
+        "slowest": min(speeds, default=None),
         "fastest": max((role.windows_per_second or 0.0 for role in roles), default=0.0),
         "pull": _total(role.sent_bytes_per_second for role in stores),
         "push": _total(role.received_bytes_per_second for role in stores),
     }
+
+
+def _inconspicuous(workers: list[RoleView]) -> list[RoleView]:
+    """The workers without a card: none of few; else those that work and are about as fast."""
+    if len(workers) <= MOST_CARDS:
+        return []
+    workers = sorted(
+        workers,
+        key=lambda role: (
+            TONES.index(words.role_state(role.state).tone),
+            -role.departures,
+            role.windows_per_second or 0.0,
+        ),
+    )
+    return workers[MOST_CARDS:]
 
 
 def _total(values: Iterable[float | None]) -> float | None:

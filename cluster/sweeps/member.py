@@ -9,9 +9,12 @@ each time.
 import argparse
 import json
 import os
+import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from cluster.apps.environments import KEY, ON_NODES
@@ -25,6 +28,10 @@ from core.status.events import Event
 from core.status.history import finite
 
 SAY_SECONDS = 1.0
+LATEST = 256
+"""Updates that the spread of their times is over."""
+FEWEST_PAUSES = 8
+NINETIETH = statistics.NormalDist().inv_cdf(0.9)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -75,12 +82,27 @@ def resumed_in(folder: Path) -> list[str]:
         return []
 
 
+def spread_of(times: Iterable[float]) -> float:
+    """Return the deviation of the pauses between these times, over their median.
+
+    It is that of their ninetieth percentile, as if they were normal: a step waits for the slowest,
+    and the pauses at the ends of epochs do not count.
+    """
+    pauses = sorted(after - before for before, after in pairwise(times))
+    if len(pauses) < FEWEST_PAUSES:
+        return 0.0
+    middle = statistics.median(pauses)
+    ninetieth = pauses[len(pauses) * 9 // 10]
+    return (ninetieth - middle) / NINETIETH / middle if middle else 0.0
+
+
 class MemberReport:
     """Consumes a training's events: says how far it is, for the process that drives the sweep."""
 
     def __init__(self) -> None:
         self._said_at = 0.0
         self._stage = "train"
+        self._updated = deque[float](maxlen=LATEST)
 
     def consume(self, event: Event) -> None:
         """Take an event of the training."""
@@ -89,9 +111,13 @@ class MemberReport:
                 self._stage = name
             case events.Updated(done=done, total=total):
                 now = time.monotonic()
+                self._updated.append(now)
                 if now - self._said_at >= SAY_SECONDS or done == total:
                     self._said_at = now
-                    self._say({"stage": self._stage, "done": done, "total": total})
+                    spread = spread_of(self._updated)
+                    self._say(
+                        {"stage": self._stage, "done": done, "total": total, "spread": spread}
+                    )
             case events.EpochEnded(stage="train", epoch=epoch, validation=validation):
                 if validation is None:
                     figures = {}

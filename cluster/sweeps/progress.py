@@ -58,11 +58,15 @@ _Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
 
 @dataclass(frozen=True)
 class Advance:
-    """Updates that are done, of how many, in this stage of a run."""
+    """Updates that are done, of how many, in this stage of a run.
+
+    `spread` is the deviation of the seconds between two of them, over their median.
+    """
 
     stage: Annotated[str, BeforeValidator(lambda stage: str(stage)[:80])]
     done: _Count
     total: _Count
+    spread: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
 
 
 @dataclass(frozen=True)

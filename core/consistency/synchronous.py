@@ -25,7 +25,7 @@ class SyncSettings(Section):
     quorum: int | None = Field(
         None,
         ge=1,
-        le=64,
+        le=128,
         description="slots that make a step; null waits for all, which gives the same bits",
     )
     backup_workers: int = Field(

@@ -22,6 +22,7 @@ from core.engine.changes import (
     raise_if_server_lost,
 )
 from core.engine.chaos import Strike
+from core.engine.drive import ItemDrive
 from core.engine.membership import Membership, TimeLimits
 from core.engine.runtime import Runtime, split
 from core.engine.threads import Prober, Saboteur, WorkerThread
@@ -99,7 +100,7 @@ class Dispatcher:
         self._holders: frozenset[int] = frozenset()
         self._doubts: list[str] = []
         """Why workers left since the servers were asked the last time."""
-        self._live_while_drawing: frozenset[int] | None = None
+        self._drive: ItemDrive | None = None
         self._outcomes: list[Outcome] = []
         self._last_with_workers = time.monotonic()
         self._next_look = 0.0
@@ -125,9 +126,9 @@ class Dispatcher:
     @property
     def live(self) -> frozenset[int]:
         """The workers in the cluster."""
-        if self._live_while_drawing is None:
+        if self._drive is None:
             return self.membership.live
-        return self._live_while_drawing
+        return self._drive.live
 
     def hold_parameters_on(self, tasks: frozenset[int]) -> None:
         """Note that these workers hold parameters: the run ends when one of them is lost."""
@@ -174,10 +175,12 @@ class Dispatcher:
             # items.
             self.membership.withdraw()
             self._outcomes.clear()
+            self._drive = None
 
     def _outcomes_of(
         self, source: ItemSource, stop: Callable[[], bool], linger_seconds: float
     ) -> Iterator[Outcome]:
+        self._drive = drive = ItemDrive(self.membership, source)
         stopped = False
         linger_until = float("inf")
         while True:
@@ -187,11 +190,11 @@ class Dispatcher:
             if self._outcomes:
                 yield self._outcomes.pop(0)
                 continue
-            for identifier in source.withdrawn():
-                self.membership.forget(identifier)
+            drive.forget_withdrawn()
             if not stopped:
-                self._draw(source)
-            if (stopped or source.exhausted()) and (
+                for instruction in drive.draw(time.monotonic()):
+                    self._carry_out([instruction])
+            if (stopped or drive.exhausted()) and (
                 self.membership.open_items == 0 or time.monotonic() > linger_until
             ):
                 return
@@ -200,18 +203,6 @@ class Dispatcher:
                 self._last_with_workers = time.monotonic()
             elif time.monotonic() - self._last_with_workers > self._patience_seconds:
                 raise NoWorkers(self._silence(self._patience_seconds))
-
-    def _draw(self, source: ItemSource) -> None:
-        """Give each idle worker what the source has for it, once no item waits for any worker."""
-        self._live_while_drawing = (
-            self.membership.live
-        )  # a source reads it at each draw, and it does not change
-        try:
-            for task in self.membership.idle:
-                if self.membership.queued == 0 and (item := source.draw(task)) is not None:
-                    self._carry_out(self.membership.give(task, item, time.monotonic()))
-        finally:
-            self._live_while_drawing = None
 
     def close(self) -> None:
         """Leave the workers and end our threads.

@@ -110,6 +110,7 @@ class Membership:
         self._pending: deque[Item] = deque()
         self._open: dict[int, _OpenItem] = {}
         """Items by id that are pending or on a worker."""
+        self._live: frozenset[int] = frozenset()
         self._next_attempt = 0
         self.late_replies = 0
 
@@ -119,8 +120,10 @@ class Membership:
 
     @property
     def live(self) -> frozenset[int]:
-        """Tasks that the cluster definition must contain."""
-        return frozenset(w.task for w in self.workers.values() if w.phase not in OUTSIDE)
+        """Tasks that the cluster definition must contain: the same object until they change."""
+        live = frozenset(w.task for w in self.workers.values() if w.phase not in OUTSIDE)
+        self._live = self._live if live == self._live else live
+        return self._live
 
     @property
     def idle(self) -> list[int]:
@@ -381,9 +384,10 @@ class Membership:
             for worker in self.workers.values()
             if worker.draining and worker.phase is Phase.IDLE and self.replaceable(worker.task)
         ]
-        for worker in self.workers.values():
-            if worker.phase is Phase.IDLE and self._pending:
-                instructions.append(self._dispatch(worker, self._pending.popleft(), now))
+        if self._pending:
+            for worker in self.workers.values():
+                if worker.phase is Phase.IDLE and self._pending:
+                    instructions.append(self._dispatch(worker, self._pending.popleft(), now))
         return instructions
 
     def _dispatch(self, worker: Worker, item: Item, now: float) -> Dispatch:

@@ -110,3 +110,18 @@ class OptimizerOptions(Choice):
     learning_rate: PositiveFloat = Field(
         0.001, description="step size; with one_cycle the highest one"
     )
+    base_batch: int | None = Field(
+        None,
+        ge=1,
+        le=65_536,
+        description=(
+            "the `batch_size` that `learning_rate` is for; another one multiplies it by their"
+            " ratio ([arXiv 1706.02677](https://arxiv.org/abs/1706.02677)); null never does"
+        ),
+    )
+
+    def rate_for(self, batch_size: int) -> float:
+        """Return the learning rate of batches of this size."""
+        if self.base_batch is None:
+            return self.learning_rate
+        return self.learning_rate * batch_size / self.base_batch

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from core.inventory.training import TrainJob
 
 
-MOST_SLOTS = 64
+MOST_SLOTS = 128
+MOST_FOR_CORES = 64
+"""The most that `auto` cuts for cores alone: each slot is a graph that every worker sets up."""
+
 FEWEST_WINDOWS = 8
 """The least windows of a slot, as far as there is a choice.
 
@@ -90,7 +93,7 @@ def auto_slots(mode: str, batch_size: int, workers: int, cores: Sequence[int]) -
         reporting_workers = f"{workers_by_cores[core_count]} of {workers}"
     else:
         reporting_workers = "none"
-    enough = min(MOST_SLOTS, max(1, batch_size // FEWEST_WINDOWS))
+    enough = min(MOST_FOR_CORES, max(1, batch_size // FEWEST_WINDOWS))
     facts = MODES[mode]
     if not facts.shares_batches():
         number = min(core_count, enough)

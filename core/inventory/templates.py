@@ -16,6 +16,9 @@ from core.inventory.training_sections import RecipeName
 
 _TEMPLATE = Path(__file__).with_name("init.yaml.j2")
 
+MOST_ROLES = 128
+"""Workers, and parameter servers, that one machine simulates."""
+
 
 def local_inventory(
     workers: int = 2,
@@ -33,9 +36,9 @@ def local_inventory(
     could ever run.
     """
     for count, plural in ((workers, "workers"), (ps, "parameter servers")):
-        if not 1 <= count <= 64:
+        if not 1 <= count <= MOST_ROLES:
             raise UsageError(
-                f"{count} {plural}: one machine simulates 1 to 64 - choose another number"
+                f"{count} {plural}: one machine simulates 1 to {MOST_ROLES} - choose another number"
             )
     roles = ["ps"] * ps + ["worker"] * workers + ["coordinator"]
     ports = draw_ports(2 * len(roles) + 1)

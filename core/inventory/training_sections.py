@@ -273,7 +273,7 @@ RECIPES: Mapping[str, Mapping[str, Any]] = parse(
 ).value
 """The keys of each recipe; the file says where they are from."""
 
-OF_THE_NETWORK = ("model", "augment")
+OF_THE_NETWORK = ("model", "augment", "optimizer")
 """Keys of a recipe that an app's own model does without."""
 
 

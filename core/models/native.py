@@ -12,7 +12,7 @@ from core.models.operations import Operations, Tensor
 from core.models.tasks import Classification
 from core.parameters import Layout
 from kernels.library import nodes, operations
-from kernels.writing import KernelOperations
+from kernels.writing import CompiledNetwork, KernelOperations
 
 OWN_THREADS = 0
 """One thread for each core that the process which computes has to itself."""
@@ -65,11 +65,27 @@ class SlotsOfBatch:
         return [size for _, size in nodes(self.first, self.count)]
 
 
+@dataclass(frozen=True)
+class RowsOfSet:
+    """Which `rows`, int32 (n,), of the `total` of a data set the windows of a call are.
+
+    `source`, int32 words, says which set that is, and how it is standardized.
+    """
+
+    rows: Any
+    source: Any
+    total: int
+
+
 class WrittenNetwork(Protocol):
     """What a program is written of: a built-in network, or a part of one."""
 
     layout: Layout
     problem: Problem
+
+    @property
+    def measuring(self) -> Any:
+        """Return the part of it that follows from windows alone, or None."""
 
     def logits(self, ops: Operations, windows: Tensor) -> Tensor:
         """Return (batch, `problem.outputs`) for windows (batch, steps, channels)."""
@@ -96,9 +112,14 @@ class NativeNetwork:
     def __init__(self, network: WrittenNetwork, *, threads: int = OWN_THREADS) -> None:
         self.network = network
         self._threads = threads
-        written = KernelOperations(network).written()
-        self._words = np.array(written.words, np.int32)
-        self._constants = written.constants
+        self._whole = KernelOperations(network).written()
+        self._measuring = measuring = network.measuring
+        if measuring is not None:
+            count = measuring.problem.outputs
+            self._first = KernelOperations(measuring).written()
+            self._rest = KernelOperations(
+                network, count, reads_samples=measuring.reads_samples
+            ).written()
 
     def gradient(
         self,
@@ -109,11 +130,13 @@ class NativeNetwork:
         smoothing: float,
         *,
         apart: bool = False,
+        rows: RowsOfSet | None = None,
     ) -> SlotSums:
         """Return the sums over the cut's slots: a node for each subtree, `apart` for each slot.
 
         `vector` is the trained parameters and the statistics. `labelled` is windows (n, steps,
-        channels) and their classes, int32 (n,); `weights`, (n,), may be None.
+        channels) and their classes, int32 (n,); `weights`, (n,), may be None. With `rows` the
+        library remembers what the network measures of each window.
         """
         layout = self.network.layout
         classes = self.network.problem.classes
@@ -124,35 +147,61 @@ class NativeNetwork:
         if weights is None:
             weights = tf.zeros([0])
         sums, losses, hits = operations().pscluster_gradient(
-            program=self._words,
-            constants=self._constants,
+            **self._read(vector[1], labelled[0], rows),
             trained=vector[0],
-            statistics=vector[1],
-            windows=labelled[0],
             labels=tf.cast(labelled[1], tf.int32),
             weights=weights,
             settings=tf.concat([tf.stack(settings), cut.seed], 0),
             smoothing=smoothing,
         )
         if apart:
-            rows = cut.count
+            node_count = cut.count
         else:
-            rows = len(cut.subtrees)
-        sums = tf.ensure_shape(sums, [rows, layout.trained_size + layout.statistics_size])
+            node_count = len(cut.subtrees)
+        sums = tf.ensure_shape(sums, [node_count, layout.trained_size + layout.statistics_size])
         count = cut.known_count
         return SlotSums(
             tf.unstack(sums), tf.ensure_shape(losses, [count]), tf.ensure_shape(hits, [count])
         )
 
-    def answers(self, trained: Any, statistics: Any, windows: Any) -> Any:
-        """Return the logits (n, classes) of windows (n, steps, channels), outside training."""
+    def answers(
+        self, trained: Any, statistics: Any, windows: Any, rows: RowsOfSet | None = None
+    ) -> Any:
+        """Return the logits (n, classes) of windows (n, steps, channels), outside training.
+
+        With `rows` the library remembers what the network measures of each window.
+        """
         classes = self.network.problem.classes
         logits = operations().pscluster_logits(
-            program=self._words,
-            constants=self._constants,
+            **self._read(statistics, windows, rows),
             trained=trained,
-            statistics=statistics,
-            windows=windows,
             settings=[self._threads, classes],
         )
         return tf.ensure_shape(logits, [windows.shape[0], classes])
+
+    def _read(self, statistics: Any, windows: Any, rows: RowsOfSet | None) -> dict[str, Any]:
+        """Return what an operation reads of the program, and what the program reads."""
+        measuring = self._measuring
+        if rows is None or measuring is None:
+            return _read_by(self._whole, statistics, windows)
+        count = measuring.problem.outputs
+        inputs = operations().pscluster_recalled(
+            **_read_by(self._first, statistics, windows),
+            trained=[],
+            rows=rows.rows,
+            source=rows.source,
+            settings=[self._threads, count, rows.total],
+        )
+        if measuring.reads_samples:
+            samples = tf.reshape(windows, [tf.shape(windows)[0], -1])
+            inputs = tf.concat([samples, inputs], 1)
+        return _read_by(self._rest, statistics, inputs)
+
+
+def _read_by(program: CompiledNetwork, statistics: Any, windows: Any) -> dict[str, Any]:
+    return {
+        "program": np.array(program.words, np.int32),
+        "constants": program.constants,
+        "statistics": statistics,
+        "windows": windows,
+    }

@@ -260,6 +260,14 @@ class BuiltIn(Network, ModelFacts):
             }
         )
 
+    @property
+    def measuring(self) -> Any:
+        """Its part that follows from the windows alone, if it has one.
+
+        See `spectral.MeasuringForLayers`.
+        """
+        return None
+
     @abstractmethod
     def logits(self, ops: Operations, windows: Tensor) -> Tensor:
         """Return (batch, classes) for standardized windows (batch, steps, channels)."""

@@ -120,8 +120,8 @@ class Operations(ABC):
         """
 
     @abstractmethod
-    def without_gradient(self, inputs: Tensor) -> Tensor:
-        """Return the inputs, through which no gradient flows back."""
+    def from_windows(self, compute: Callable[[], Tensor]) -> Tensor:
+        """Return (batch, numbers) that follow from the windows alone; they stop the gradient."""
 
     @abstractmethod
     def unary(self, operation: Unary, inputs: Tensor) -> Tensor:
@@ -132,6 +132,11 @@ class Operations(ABC):
         self, operation: Reduction, inputs: Tensor, axis: int, *, keep_axis: bool = False
     ) -> Tensor:
         """Reduce one axis, which stays with length 1 if `keep_axis`."""
+
+    def lagged(self, inputs: Tensor, steps: int, lag: int) -> Tensor:
+        """Average (batch, steps, features) times itself `lag` steps later, over these pairs."""
+        pairs = self.cut(inputs, 1, lag, steps) * self.cut(inputs, 1, 0, steps - lag)
+        return self.reduce("mean", pairs, 1)
 
     @abstractmethod
     def add_n(self, tensors: Sequence[Tensor]) -> Tensor:

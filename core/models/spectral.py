@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -64,12 +64,16 @@ class StandardizedStatistics:
 
     def __call__(self, ops: Operations, windows: Tensor) -> Tensor:
         """Return float32 (batch, statistics) from standardized windows (batch, steps, channels)."""
+        # The tail is a part of the vector that is differentiated: without this, so were every
+        # statistic.
+        return ops.from_windows(lambda: self.standardized(ops, windows))
+
+    def standardized(self, ops: Operations, windows: Tensor) -> Tensor:
+        """Return the statistics as layers get them, from within `Operations.from_windows`."""
         mean = ops.parameters[f"{self.name}/mean"]
         deviation = ops.parameters[f"{self.name}/deviation"]
         standardized = (self.measures(ops, windows) - mean) / deviation
-        # The tail is a part of the vector that is differentiated: without this, so were every
-        # statistic.
-        return ops.without_gradient(ops.clip(standardized, -FARTHEST, FARTHEST))
+        return ops.clip(standardized, -FARTHEST, FARTHEST)
 
     def measures(self, ops: Operations, windows: Tensor) -> Tensor:
         """Return the statistics as they are before that."""
@@ -114,6 +118,8 @@ class StandardizedStatistics:
 class Measuring:
     """A network that ends with the statistics themselves."""
 
+    measuring = None
+
     def __init__(self, statistics: StandardizedStatistics) -> None:
         self._statistics = statistics
         self.layout = Layout(statistics.parameters()[:2])
@@ -141,6 +147,24 @@ class Measuring:
         return lambda windows: native.answers(vector[:0], vector, windows)
 
 
+class MeasuringForLayers(Measuring):
+    """A network that ends with the statistics as the layers of another one get them.
+
+    It has the `layout` of that one, which also `reads_samples` of the windows or does not.
+    """
+
+    def __init__(
+        self, statistics: StandardizedStatistics, layout: Layout, *, reads_samples: bool
+    ) -> None:
+        super().__init__(statistics)
+        self.layout = layout
+        self.reads_samples = reads_samples
+
+    def logits(self, ops: Operations, windows: Tensor) -> Tensor:
+        """Write the network."""
+        return self._statistics.standardized(ops, windows)
+
+
 class SpectralModel(Choice):
     """Statistics and spectrum of each window, then one hidden layer.
 
@@ -164,6 +188,13 @@ class MeasuredNetwork(BuiltIn):
 
     statistics: StandardizedStatistics
 
+    reads_samples: ClassVar[bool] = True
+
+    @property
+    def measuring(self) -> MeasuringForLayers:
+        """The part that computes the statistics."""
+        return MeasuringForLayers(self.statistics, self.layout, reads_samples=self.reads_samples)
+
     def measured(self, vector: Vector, standardization: Any, windows: Iterable[Any]) -> Vector:
         """Fill in the statistics' parameters."""
         fitted = self.statistics.measured(standardization, windows)
@@ -175,6 +206,7 @@ class Spectral(MeasuredNetwork):
 
     name = "spectral"
     Options = SpectralModel
+    reads_samples = False
 
     @classmethod
     def widest_layer(cls, options: SpectralModel) -> int:

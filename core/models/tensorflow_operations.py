@@ -1,6 +1,6 @@
 """The operations of networks as TensorFlow computes them, in training and for LiteRT."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from core.ground.lazy import tf
@@ -99,9 +99,9 @@ class TensorFlowOperations(Operations):
             inputs, 1.0 - keep_probability, own_seed, rng_alg="philox"
         )
 
-    def without_gradient(self, inputs: Tensor) -> Tensor:
-        """Stop the gradient."""
-        return tf.stop_gradient(inputs)
+    def from_windows(self, compute: Callable[[], Tensor]) -> Tensor:
+        """Compute, and stop the gradient."""
+        return tf.stop_gradient(compute())
 
     def unary(self, operation: Unary, inputs: Tensor) -> Tensor:
         """Call TensorFlow's function."""

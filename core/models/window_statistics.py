@@ -137,8 +137,7 @@ class WindowStatistics:
             yield ops.reduce("mean", ops.cut(spectrum, 1, begin, end), 1)
         yield ops.reduce("max", ops.cut(spectrum, 1, 1, bins), 1)
         for lag in lags(steps):
-            moved = ops.cut(centred, 1, lag, steps) * ops.cut(centred, 1, 0, steps - lag)
-            yield ops.reduce("mean", moved, 1) / (variance + SMALL)
+            yield ops.lagged(centred, steps, lag) / (variance + SMALL)
 
     def _between(self, ops: Operations, windows: Tensor) -> Iterator[Tensor]:
         """Yield how each axis goes with its sensor's next one, and where the mean points."""

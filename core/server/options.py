@@ -13,6 +13,7 @@ from core.ground.accounts import account_for_roles
 from core.ground.addresses import with_port
 from core.ground.errors import UsageError
 from core.logs.lines import LogSettings, add_flags, given_or
+from core.metrics.process import usable_cores
 from core.server.port_guard import is_loopback
 from core.server.process import ClaimedDevice
 
@@ -69,13 +70,21 @@ class RoleOptions:
         return with_port(self.host, self.port)
 
     @property
-    def inter_op_threads(self) -> int:
-        """Return workers + 2.
+    def cores(self) -> int:
+        """This machine's cores; a worker's equal share where several workers share them."""
+        return max(1, usable_cores() // (self.workers_here or 1))
 
-        Each worker may have a call that waits here, and a thread must serve what the calls wait
-        for.
+    @property
+    def inter_op_threads(self) -> int:
+        """Return how many threads execute graphs, in the server's pool and again in a job's.
+
+        On a parameter server workers + 2: each worker may have a call that waits here, and a thread
+        must serve what the calls wait for. On a worker, which only the coordinator calls, one a
+        core and two: they do not grow with the cluster.
         """
-        return self.peers + 2
+        if self.role == "ps":
+            return self.peers + 2
+        return max(2, self.cores) + 2
 
 
 def parser(role: RoleName) -> argparse.ArgumentParser:
@@ -111,7 +120,7 @@ def _add_place(result: argparse.ArgumentParser) -> None:
         "--metrics-port", type=_whole(1, 65535), help="port of /metrics and /ready"
     )
     explicit.add_argument(
-        "--peers", type=_whole(1, 2**22), help="workers in the cluster; sizes the thread pool"
+        "--peers", type=_whole(1, 2**22), help="workers in the cluster, for a ps's threads"
     )
     explicit.add_argument(
         "--guard",
@@ -332,7 +341,13 @@ def resolve(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
         raise UsageError(
             f"--task {parsed.task}: {parsed.inventory} has {role} tasks {sorted(tasks)}"
         )
-    task = tasks[parsed.task]
+    return placed(role, inventory, tasks[parsed.task], parsed)
+
+
+def placed(
+    role: RoleName, inventory: "Inventory", task: "Task", parsed: argparse.Namespace
+) -> RoleOptions:
+    """Return the options of a task of this inventory; flags in `parsed` go before its keys."""
     resolved = dict(
         vars(parsed),
         host=task.host,

@@ -27,7 +27,7 @@ from core.logs import say
 from core.logs.lines import Speaker, begin, last_line
 from core.metrics import exporter, standard
 from core.metrics.catalogue import Identity
-from core.metrics.process import Cost, usable_cores
+from core.metrics.process import Cost
 from core.server.gate import PeerAccounts
 from core.server.options import RoleName, RoleOptions, explicit_flags, options, parse, resolve
 from core.server.port_guard import PortGuard, guard_loopback, is_loopback
@@ -59,6 +59,8 @@ ENVIRONMENT = {
     # Without it a call to a task that restarts fails at once instead of waiting for its own
     # deadline.
     "GRPC_FAIL_FAST": "use_caller",
+    # A thread each; TensorFlow starts 64.
+    "TF_GRPC_WORKER_CACHE_QUEUES": "1",
 }
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "1", "GRPC_VERBOSITY": "ERROR"}
 
@@ -284,7 +286,9 @@ def _prepare(role: RoleOptions, speaker: Speaker) -> None:
     without_foreign(os.environ)
     without_proxies(os.environ)
     os.environ.update({**ENVIRONMENT, **role_environment(role.claimed_device)})
-    os.environ[THREADS] = str(max(1, usable_cores() // (role.workers_here or 1)))
+    # Its server's pool, and the pool of each job, whose size the coordinator leaves to it.
+    os.environ["TF_NUM_INTEROP_THREADS"] = str(role.inter_op_threads)
+    os.environ[THREADS] = str(role.cores)
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     begin(speaker, role.logging)

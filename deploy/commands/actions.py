@@ -1,6 +1,7 @@
 """The actions of `fab deploy` that every kind of cluster has."""
 
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError, ExitCode, UsageError
@@ -70,6 +71,11 @@ class StartFlags(LogFlags, PlanFlags):
     dry_run: bool = switch("show the plan, change nothing")
     quiet: bool = switch("no progress of jobs")
     yes: bool = switch("do not ask")
+
+    @property
+    def job_flags(self) -> list[str]:
+        """The flags for the coordinator of its jobs."""
+        return ["--quiet"] if self.quiet else []
 
 
 class RestartFlags(RoleFlags):
@@ -143,12 +149,13 @@ def start(flags: StartFlags) -> None:
         say(IN_CLEAR, error=True)
     for line in opened.cluster.lines_of_nodes_gone:
         say(line, error=True)
-    with opened.operator("start") as jobs, opened.cluster.fleet() as fleet:
-        result = _started(opened, fleet, order, flags, jobs)
-    if not result.whole or result.recap.notes:
-        end_degraded()
-    opened.cluster.remember_nodes()
-    _run_jobs(opened, result, with_jobs, flags.quiet)
+    with ExitStack() as ahead:
+        with opened.operator("start") as jobs, opened.cluster.fleet() as fleet:
+            result = _started(opened, fleet, order, flags, jobs, ahead)
+        if not result.whole or result.recap.notes:
+            end_degraded()
+        opened.cluster.remember_nodes()
+        _run_jobs(opened, result, with_jobs, flags.job_flags)
     if result.recap.failures:
         end_degraded()
 
@@ -259,6 +266,7 @@ def _started(
     order: "DeploymentRequest",
     flags: StartFlags,
     jobs: "Sequence[str]",
+    ahead: ExitStack,
 ) -> "Result":
     from deploy.converge.deployment import converge
 
@@ -277,6 +285,7 @@ def _started(
             opened.data.refuse_missing()
             if not pending.noted:
                 pending.note()
+            ahead.enter_context(opened.jobs.ahead(opened.inventory.jobs.order, flags.job_flags))
 
     with opened.progress(flags.quiet) as progress:
         result = converge(opened.cluster, fleet, opened.desired, order, progress, before)
@@ -291,7 +300,9 @@ def _started(
     return result
 
 
-def _run_jobs(opened: "OpenCluster", result: "Result", with_jobs: bool | None, quiet: bool) -> None:
+def _run_jobs(
+    opened: "OpenCluster", result: "Result", with_jobs: bool | None, job_flags: "Sequence[str]"
+) -> None:
     """Run the inventory's jobs, unless flags or a cluster that ran before say otherwise."""
     pending = opened.jobs.pending
     order = opened.inventory.jobs.order
@@ -308,7 +319,7 @@ def _run_jobs(opened: "OpenCluster", result: "Result", with_jobs: bool | None, q
     else:
         if with_jobs is None and not result.planned.counts_as_start:
             say("an earlier start did not come to submit all its jobs: they are run now")
-        end_as_the_job_did(opened.jobs.run_jobs(order, ["--quiet"] if quiet else []))
+        end_as_the_job_did(opened.jobs.run_jobs(order, job_flags))
 
 
 def _show_plan(opened: "OpenCluster", flags: PlanFlags, *, retry: bool) -> None:

@@ -9,9 +9,8 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from core.ground.errors import UsageError
 from core.ground.registry import either
 from core.logs import say, say_json
 from deploy.apps import TEMPLATES, USUAL, new_app
@@ -20,7 +19,6 @@ from deploy.commands.flags import (
     ActionFlags,
     JsonFlags,
     as_words,
-    float_of,
     format_or_file,
     from_here,
     number,
@@ -37,21 +35,6 @@ from deploy.common.interrupts import waiting_for
 if TYPE_CHECKING:
     from core.inventory import Inventory, TrainJob
     from deploy.commands.clusters import OpenCluster
-
-
-LINK = 300.0
-"""Mbit/s each way: about what a Raspberry Pi 3B+ gets through its socket; a Pi 4 has 940."""
-FASTEST_LINK = 1e6
-
-
-def _megabits(flag: str, value: str) -> float:
-    speed = float_of(value)
-    if not 0 < speed <= FASTEST_LINK:
-        raise UsageError(
-            f"{flag}: expected Mbit/s above 0, at most {FASTEST_LINK:,.0f}, such as 300, got"
-            f" {value!r:.40}"
-        )
-    return speed
 
 
 class NewAppFlags(ActionFlags):
@@ -76,10 +59,9 @@ class CheckAppFlags(JsonFlags):
     mode: str | None = mode_flag()
     codec: str | None = codec_flag()
     data: str | None = data_flag()
-    link: float = text(
-        "speed of each node's link in Mbit/s, for the expected speed-up (300)",
-        LINK,
-        read=_megabits,
+    out: str | None = path(
+        "measure what coordinator and servers take as well, and write it for `fab forecast`",
+        read=from_here,
     )
 
 
@@ -96,9 +78,13 @@ def new(flags: NewAppFlags) -> None:
 
 @takes(CheckAppFlags)
 def check(flags: CheckAppFlags) -> None:
-    """Run some steps of an app here: parameters, memory, bytes a step, expected speed-up."""
+    """Run some steps of an app here: parameters, memory, bytes a step; costs with --out."""
     path = Path(flags.app)
-    with _inventory(flags) as (inventory, settled):
+    if flags.out is not None:
+        from cluster.forecast.costs import refuse_unless_costs
+
+        refuse_unless_costs(Path(flags.out))
+    with inventory_or_usual(flags) as (inventory, settled):
         from deploy.forecast.measurements import measured_step
         from deploy.forecast.training import forecast, forecast_json, lines
         from deploy.jobs.services import environment_here
@@ -107,11 +93,18 @@ def check(flags: CheckAppFlags) -> None:
             f"running some steps of {path.name} (TensorFlow takes some seconds to load)"
         ):
             step = measured_step(inventory.path.resolve(), settled.set_, path, environment_here)
-        prediction = forecast(inventory, step, flags.link, _memory(inventory, settled))
+        prediction = forecast(inventory, step, _memory(inventory, settled))
+        if flags.out is not None:
+            from deploy.forecast.roles import measure_into
+
+            measure_into(Path(flags.out), inventory)
     if flags.json_:
         say_json(forecast_json(step, prediction))
     else:
         say("\n".join(lines(step, prediction)))
+
+
+Json = TypeVar("Json", bound=JsonFlags)
 
 
 def _is_named(inventory: str | None) -> bool:
@@ -150,7 +143,7 @@ def memory_of(opened: "OpenCluster") -> Mapping[str, int]:
 
 
 @contextmanager
-def _inventory(flags: CheckAppFlags) -> "Iterator[tuple[Inventory, CheckAppFlags]]":
+def inventory_or_usual(flags: Json) -> "Iterator[tuple[Inventory, Json]]":
     """Give the inventory, and the flags that name it.
 
     Where nothing names one it is an inventory of two workers on this machine.

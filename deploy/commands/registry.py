@@ -7,6 +7,7 @@ from deploy.commands.action import Action
 from deploy.commands.actions import check, plan, restart, start, status, stop
 from deploy.commands.apps import check as check_app
 from deploy.commands.apps import fetch, new, show
+from deploy.commands.forecasts import forecast
 from deploy.commands.jobs import attach, cancel, cv, evaluate, list_, pi, run_, train
 from deploy.commands.logs import logs
 from deploy.commands.machine_actions import (
@@ -50,7 +51,7 @@ GROUPS: Mapping[str, Sequence[AnyAction]] = {
     "data": (fetch, show),
     "service": (promote, rollback_version, list_versions, token),
 }
-ALONE: Sequence[AnyAction] = (init, report, serve, sweep, export, completion)
+ALONE: Sequence[AnyAction] = (init, forecast, report, serve, sweep, export, completion)
 
 COMMANDS: Mapping[str, AnyAction] = {
     **{f"{group} {action.name}": action for group, actions in GROUPS.items() for action in actions},

@@ -32,7 +32,7 @@ LONGEST_NAME = 63
 """Characters of a name in an inventory (`core.inventory.fields`)."""
 
 
-MOST_ROLES = 64
+MOST_ROLES = 128
 
 
 class InitFlags(ActionFlags):

@@ -10,8 +10,10 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
+from typing import Generic, TypeVar
 
 from cluster.apps.files import files_of_app
 from cluster.apps.measured import MeasuredStep
@@ -64,41 +66,75 @@ def measured_run(
             return _watched(process, named)
 
 
-def _watched(process: Child, named: str) -> MeasuredRun:
+Sample = TypeVar("Sample")
+
+
+@dataclass(frozen=True)
+class AdvanceReading(Generic[Sample]):
+    """How far a training was at a time, and what was read of its processes then."""
+
+    time: float
+    advance: Advance
+    sample: Sample
+
+
+def advances_of(
+    process: Child,
+    named: str,
+    sample: Callable[[], Sample],
+    enough: Callable[[AdvanceReading[Sample]], bool],
+) -> list[AdvanceReading[Sample]]:
+    """Read how far a training is until it is `enough`, it ends, or LONGEST_SECONDS are over.
+
+    Raises ClusterError with the line that it ended with, if it came to no update.
+    """
     assert process.stdout is not None
     begin = time.monotonic()
     lines = MemberOutput()
-    advances: list[tuple[float, Advance]] = []
-    memory = 0
+    readings: list[AdvanceReading[Sample]] = []
+    is_enough = False
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
-        while time.monotonic() - begin < LONGEST_SECONDS:
+        while not is_enough and time.monotonic() - begin < LONGEST_SECONDS:
             if not selector.select(1.0):
                 continue
             piece = os.read(process.stdout.fileno(), 1 << 16)
             for message in lines.add(piece):
                 if isinstance(message, Advance):
-                    advances.append((time.monotonic(), message))
-                    memory = max(memory, anonymous_memory_bytes(process.pid) or 0)
-            if not piece or (advances and advances[-1][0] - advances[0][0] >= ENOUGH_SECONDS):
+                    readings.append(AdvanceReading(time.monotonic(), message, sample()))
+                    is_enough = enough(readings[-1])
+            if not piece:
                 break
     lines.close()
-    if not advances or not advances[-1][1].done:
+    if not readings or not readings[-1].advance.done:
         with suppress(subprocess.TimeoutExpired):
             process.wait(END_SECONDS)
         kind = UsageError if process.returncode == ExitCode.BAD_USAGE else ClusterError
         raise kind(
             f"{named}: its training did not come to an update: {lines.last or 'it said nothing'}"
         )
-    first_time, first = advances[0]
-    latest_time, latest = advances[-1]
-    updates = latest.done - first.done
+    return readings
+
+
+def _watched(process: Child, named: str) -> MeasuredRun:
+    begin = time.monotonic()
+    times: list[float] = []
+
+    def enough(reading: AdvanceReading[int]) -> bool:
+        times.append(reading.time)
+        return times[-1] - times[0] >= ENOUGH_SECONDS
+
+    readings = advances_of(process, named, lambda: anonymous_memory_bytes(process.pid) or 0, enough)
+    first = readings[0]
+    latest = readings[-1]
+    updates = latest.advance.done - first.advance.done
     if updates:
-        update_seconds = (latest_time - first_time) / updates
+        update_seconds = (latest.time - first.time) / updates
     else:
-        update_seconds = (latest_time - begin) / latest.done
-    start = max(0.0, first_time - begin - update_seconds * first.done)
-    return MeasuredRun(named, start, update_seconds, latest.total, memory)
+        update_seconds = (latest.time - begin) / latest.advance.done
+    start = max(0.0, first.time - begin - update_seconds * first.advance.done)
+    memory = max(reading.sample for reading in readings)
+    return MeasuredRun(named, start, update_seconds, latest.advance.total, memory)
 
 
 _MODULE = "cluster.jobs.check_app"

@@ -1,7 +1,7 @@
-"""What a training of an app will need and gain: memory, bytes a step, speed by number of workers.
+"""What a training of an app will need: memory, and bytes a step.
 
-All is computed from one step measured on this machine, the nodes' memory and the speed of a link;
-docs/apps.md has the formulas and what they leave out.
+All is computed from one step measured on this machine and the nodes' memory; docs/apps.md has the
+formulas.
 """
 
 import re
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from cluster.apps.measured import MeasuredStep
 from core.inventory.extensions import MODES
-from core.inventory.slots import auto_slots
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.converge.apply import survey
@@ -41,19 +40,15 @@ def limits_of(memory: Mapping[str, int]) -> dict[str, int]:
     return {node: int(LARGEST_SHARE * size) for node, size in memory.items()}
 
 
-WORKERS = (1, 2, 4, 8, 16)
 SERVER_BYTES = 101 * MEGABYTE
 WORKER_BYTES = 110 * MEGABYTE
 COORDINATOR_BYTES = 50 * MEGABYTE
 """Anonymous memory beside what depends on the app: of a server and a worker that a job has begun on
-(idle they take 88 MB, experiments/pages/performance.md), and of a coordinator over the measured
+(idle they take 91 MB, experiments/pages/performance.md), and of a coordinator over the measured
 process: what serves roles, metrics and page."""
 COPIES_ON_A_SERVER = 4
 """Vectors under way in a parameter server: what is encoded, sent, received and decoded at the same
 time."""
-CALL_SECONDS = 0.002
-"""Time of an update on the coordinator (experiments/pages/performance.md); `sync` and `allreduce`
-wait for it, and so does a worker between two updates of its own."""
 _BOARDS = (512, 1024, 2048, 4096, 8192, 16384)
 """Megabytes of memory that boards have."""
 
@@ -71,34 +66,18 @@ class RolesDemand(MemoryDemand):
 
 
 @dataclass(frozen=True)
-class Speed:
-    """A training on so many workers.
-
-    `seconds` are those of one batch; `gain` is how many times `single` it is.
-    """
-
-    workers: int
-    seconds: float
-    gain: float
-    on_the_wire: float
-    """The share of `seconds` that is transfer."""
-
-
-@dataclass(frozen=True)
 class TrainingForecast:
     """Everything that `fab app check` says beside the measured step itself."""
 
     mode: str
     codec: str
-    link_megabits: float
     memory: tuple[RolesDemand, ...]
-    speeds: tuple[Speed, ...]
     bytes_a_step: int
     """Bytes of one worker, both ways, for one batch."""
 
 
 def forecast(
-    inventory: "Inventory", step: MeasuredStep, link_megabits: float, memory: Mapping[str, int]
+    inventory: "Inventory", step: MeasuredStep, memory: Mapping[str, int]
 ) -> TrainingForecast:
     """Return the forecast of the inventory's training.
 
@@ -106,14 +85,10 @@ def forecast(
     cluster on it.
     """
     train = inventory.jobs.train
-    servers = max(1, len(inventory.of_role("ps")))
-    speeds = tuple(speed_of(train, step, workers, servers, link_megabits) for workers in WORKERS)
     return TrainingForecast(
         train.mode,
         train.codec.name,
-        link_megabits,
         node_memory(inventory, step, memory),
-        speeds,
         traffic_of(train, step, max(1, len(inventory.of_role("worker")))),
     )
 
@@ -160,63 +135,6 @@ def traffic_of(train: "TrainJob", step: MeasuredStep, workers: int) -> int:
     return round(both / facts.batches(train.mode_options))
 
 
-def compute_seconds(train: "TrainJob", step: MeasuredStep, workers: int) -> float:
-    """Return the seconds of one update on the slowest of `workers` machines like this one.
-
-    The gradient of a piece takes the seconds of the measured gradients over their waves of pieces,
-    times its share of the examples; a worker computes as many pieces side by side as it has cores.
-    The rest of a step has each worker.
-    """
-    facts = MODES[train.mode]
-    waves = -(-step.batch_slots // step.cores)
-    an_example = step.gradient_seconds / (waves * step.batch_size / step.batch_slots)
-    shares = facts.shares_batches()
-    count = step.batch_slots
-    if isinstance(train.slots, int):
-        count = train.slots
-    elif shares:
-        cores = [step.cores] * workers
-        count = auto_slots(train.mode, step.batch_size, workers, cores).number
-    slots_of_worker = count
-    if shares:
-        slots_of_worker = -(-count // workers)
-    seconds = -(-slots_of_worker // step.cores) * (step.batch_size / count) * an_example
-    seconds += step.step_seconds - step.gradient_seconds
-    return seconds * facts.batches(train.mode_options)
-
-
-def speed_of(
-    train: "TrainJob", step: MeasuredStep, workers: int, servers: int, link_megabits: float
-) -> Speed:
-    """The expected speed on `workers` machines like this one, each behind a link of its own."""
-    facts = MODES[train.mode]
-    alone = step.step_seconds
-    if not facts.needs_roles():
-        return Speed(workers, alone, 1.0, 0.0)
-    a_second = link_megabits * 1e6 / 8
-    batches = facts.batches(train.mode_options)
-    computed = compute_seconds(train, step, workers)
-    if facts.parameters == "workers":
-        sent = (step.pull_bytes + step.push_bytes) * (workers - 1) / workers / a_second
-        return _speed(workers, computed + sent + CALL_SECONDS, sent, alone)
-    pull = step.pull_bytes / a_second
-    push = step.push_bytes / a_second
-    crowd = max(1.0, workers / servers)
-    if facts.shares_batches():
-        sent = (pull + push) * crowd  # all workers pull at once, and push at once
-        return _speed(workers, computed + sent + CALL_SECONDS, sent, alone)
-    sent = pull + push
-    # Seconds an update, were the servers' links free.
-    worker_seconds = (computed + sent + CALL_SECONDS) / workers
-    at_servers = max(pull, push) / servers
-    update = max(worker_seconds, at_servers, CALL_SECONDS)
-    return _speed(workers, update / batches, max(sent / workers, at_servers) / batches, alone)
-
-
-def _speed(workers: int, seconds: float, sent: float, alone: float) -> Speed:
-    return Speed(workers, seconds, alone / seconds, min(1.0, sent / seconds))
-
-
 _OF_STEP = (
     "app",
     "task",
@@ -231,7 +149,6 @@ _OF_STEP = (
     "loss",
     "first_loss_seconds",
     "step_seconds",
-    "gradient_seconds",
 )
 """Fields of the measured step in the JSON."""
 
@@ -243,7 +160,6 @@ def forecast_json(step: MeasuredStep, prediction: TrainingForecast) -> Mapping[s
         "mode": prediction.mode,
         "codec": prediction.codec,
         "bytes_a_step": prediction.bytes_a_step,
-        "link_megabits": prediction.link_megabits,
         "memory": [
             {
                 "node": demand.node,
@@ -254,15 +170,6 @@ def forecast_json(step: MeasuredStep, prediction: TrainingForecast) -> Mapping[s
                 "smallest_board_megabytes": demand.smallest_board,
             }
             for demand in prediction.memory
-        ],
-        "speed": [
-            {
-                "workers": speed.workers,
-                "seconds_a_batch": speed.seconds,
-                "speed_up": speed.gain,
-                "share_on_the_wire": speed.on_the_wire,
-            }
-            for speed in prediction.speeds
         ],
     }
 
@@ -293,16 +200,6 @@ def lines(step: MeasuredStep, prediction: TrainingForecast) -> Sequence[str]:
     else:
         text_lines.append(f"wire: nothing in mode {prediction.mode}")
     text_lines += [_memory_line(demand) for demand in prediction.memory]
-    if MODES[prediction.mode].needs_roles():
-        text_lines.append(
-            f"expected on machines like this one, {prediction.link_megabits:g} Mbit/s each, over"
-            " mode single here:"
-        )
-        text_lines += [
-            f"  {speed.workers:>2} worker{'s' if speed.workers > 1 else ' '}  {speed.gain:6.2f}"
-            f" times, {_seconds(speed.seconds)} a batch, {speed.on_the_wire:.0%} of it on the wire"
-            for speed in prediction.speeds
-        ]
     return text_lines
 
 

@@ -1,10 +1,13 @@
 """A job as a foreground child: restarted by its policy, killed late, dead when we are."""
 
+import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from signal import Signals
 from types import FrameType
@@ -26,12 +29,14 @@ handlers."""
 class JobEnding:
     """The end of a coordinator: `return_code` as `subprocess` gives it, negative for a signal.
 
-    `interrupted`: a person asked the job to end; a signal after that is ours.
+    `interrupted`: a person asked the job to end; a signal after that is ours. `done`: how many jobs
+    the process had done before the one that ended.
     """
 
     return_code: int
     seconds: float
     interrupted: bool = False
+    done: int = 0
 
     @property
     def exit_code(self) -> int:
@@ -131,7 +136,8 @@ class JobProcess:
 
     `run_file` is where the coordinator names its run folder, None without one. A `resumable` job is
     started again in that folder, another one from the start. `typed_folder` turns the folder
-    into what a person types for it.
+    into what a person types for it. The process runs the jobs `following` it too, the last ones of
+    `of`.
     """
 
     name: str
@@ -143,6 +149,8 @@ class JobProcess:
     typed_folder: Callable[[str], str] = str
     cage: Cage | None = None
     """Cage that the process enters before it runs the command line; a person's own job has none."""
+    following: tuple["JobProcess", ...] = ()
+    of: int = 0
 
     @property
     def run_to_resume(self) -> str:
@@ -171,19 +179,44 @@ class JobProcess:
                 " library that it uses end the process (os._exit)?"
             )
 
-    def run_once(self) -> JobEnding:
-        """One coordinator from its start to its end."""
+    def after(self, done: int) -> "JobProcess":
+        """Return the process of the jobs that remain when so many are done."""
+        if not done:
+            return self
+        remaining = self.following[done - 1 :]
+        return replace(remaining[0], following=remaining[1:], of=self.of)
+
+    def run_once(self, waiting: "WaitingJob | None" = None) -> JobEnding:
+        """One coordinator from its start to its end, or from now on one that waits for this."""
+        if not self.of:
+            return run_in_foreground(self.start)
+        with waiting or WaitingJob(self) as coordinator:
+            ending = run_in_foreground(coordinator.begin)
+            return replace(ending, done=coordinator.done())
+
+    def start(self, channel: int | None = None) -> Child:
+        """Start a coordinator; `channel` is a descriptor that becomes its standard input."""
+
+        def enter() -> None:
+            if channel is not None:
+                os.dup2(channel, 0)
+            if self.cage is not None:
+                self.cage.enter()
+
         run = self.run_to_resume
         if self.run_file is None:
             named = {}
         else:
             named = {RUN_FILE_VARIABLE: str(self.run_file)}
-        # A second --resume, after one that the person gave, is the one that counts.
-        return run_in_foreground(
-            (*self.command_line, *(("--resume", run) if run else ())),
-            {**self.environment, **named},
-            cage=self.cage,
-        )
+        command_line = [*self.command_line]
+        if run:  # after one that the person gave, this is the one that counts
+            command_line += ["--resume", run]
+        if self.of:
+            command_line += ["--of", str(self.of)]
+        for job in self.following:
+            command_line += ["--then", job.name]
+        environment = {**self.environment, **named}
+        return Child(command_line, environment=environment, before_exec=enter)
 
     def announce_resume(self) -> None:
         """Show the command that resumes the run, if there is one."""
@@ -197,14 +230,47 @@ class JobProcess:
         announce(f"`{resume_command}` resumes it")
 
 
+class WaitingJob(AbstractContextManager["WaitingJob"]):
+    """A coordinator that loads what its jobs need, and waits for `begin`.
+
+    Main thread only; leaving the block kills it.
+    """
+
+    def __init__(self, job: JobProcess) -> None:
+        """Start it."""
+        self.job = job
+        self._channel, theirs = socket.socketpair()
+        with theirs:
+            self._child = job.start(theirs.fileno())
+
+    def __exit__(self, *_: object) -> None:
+        self._child.end()
+        self._channel.close()
+
+    def begin(self) -> Child:
+        """Have it run its jobs."""
+        with suppress(OSError):  # it has ended already
+            self._channel.send(b"\n")
+        return self._child
+
+    def done(self) -> int:
+        """Return how many jobs it had done before the one in which it ended."""
+        with suppress(OSError):
+            return len(self._channel.recv(len(self.job.following), socket.MSG_DONTWAIT))
+        return 0
+
+
 def run_to_its_end(
-    job: JobProcess, restart_roles: Callable[[], None], policy: JobRestartPolicy
+    job: JobProcess,
+    restart_roles: Callable[[], None],
+    policy: JobRestartPolicy,
+    waiting: WaitingJob | None = None,
 ) -> int:
     """Run the job until it is done, interrupted, or not to be restarted; its exit code.
 
-    `restart_roles` runs before each restart: it clears what the dead coordinator left on the
-    servers. The run file of an earlier job is removed first. Raises what `restart_roles` raises.
-    Main thread only.
+    `waiting` is its first coordinator if that was started ahead. `restart_roles` runs before each
+    restart: it clears what the dead coordinator left on the servers. The run file of an earlier job
+    is removed first. Raises what `restart_roles` raises. Main thread only.
     """
     restarts: list[float] = []
     if job.run_file is not None:
@@ -212,7 +278,11 @@ def run_to_its_end(
     try:
         with interruptible():
             while True:
-                ending = job.run_once()
+                ending = job.run_once(waiting)
+                waiting = None
+                if ending.done:
+                    job = job.after(ending.done)
+                    restarts.clear()
                 decision = policy.decide(ending, restarts, time.monotonic())
                 if decision.reason:
                     announce(f"{job.name}: {decision.reason}")
@@ -239,12 +309,9 @@ def run_to_its_end(
 
 
 def run_in_foreground(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    deadline_seconds: float = INTERRUPT_DEADLINE_SECONDS,
-    cage: Cage | None = None,
+    start: Callable[[], Child], deadline_seconds: float = INTERRUPT_DEADLINE_SECONDS
 ) -> JobEnding:
-    """Run the job to its end, in `cage` where there is one. Main thread only.
+    """Run the job that `start` starts to its end. Main thread only.
 
     The first Ctrl-C, SIGTERM or closed terminal reaches the job as one SIGINT: the job is a process
     group of its own, which the terminal's own signal does not reach. The second one, or the
@@ -278,13 +345,12 @@ def run_in_foreground(
         if job is not None:
             job.kill()
 
-    enter = None if cage is None else cage.enter
     begun = time.monotonic()
     alarm = signal.signal(signal.SIGALRM, overdue)
     try:
         with (
             handled(interrupt),
-            Child(command, environment=environment, before_exec=enter) as job,
+            start() as job,
         ):
             # A signal that came before the job did. One that has reached it must not kill it too.
             if received and not delivered:

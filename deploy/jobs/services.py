@@ -2,8 +2,8 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,12 @@ from deploy.common.command_line import command, settings
 from deploy.common.interrupts import waiting_for
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.jobs.apps import app_of_job
-from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, run_to_its_end
+from deploy.jobs.foreground_job import (
+    JobProcess,
+    JobRestartPolicy,
+    WaitingJob,
+    run_to_its_end,
+)
 from deploy.jobs.records import JobRecord, JobState
 from deploy.jobs.request import RESUMABLE
 from deploy.rooted.commands import PYTHON
@@ -126,6 +131,10 @@ class JobServices(ABC):
 
         Returns 0, or the first other exit code.
         """
+
+    def ahead(self, order: Sequence[str], flags: Sequence[str]) -> AbstractContextManager[object]:
+        """Load what `run_jobs` needs inside, while the roles start."""
+        return nullcontext()
 
     @abstractmethod
     def running_job(self) -> int | None:
@@ -244,9 +253,14 @@ class ForegroundJobs(JobServices):
         self._restart_roles = restart_roles
         self._coordinator = tuple(coordinator)
         self._policy = policy
+        self._waiting: WaitingJob | None = None
 
     @override
     def run(self, spec: JobSpec) -> int:
+        on_roles = not spec.on_workers and self._inventory.needs_roles(spec.job)
+        return self._run_process(self._process(spec), self._restart if on_roles else _nothing)
+
+    def _process(self, spec: JobSpec) -> JobProcess:
         path = self._inventory.path
         flags = [*spec.flags]
         if spec.program is not None:
@@ -268,7 +282,7 @@ class ForegroundJobs(JobServices):
 
             flags += search_flags(spec.sweep, environment_here)
         self._folder.create()  # it is missing where no job needed roles yet
-        process = JobProcess(
+        return JobProcess(
             name=spec.job,
             inventory=path,
             command_line=(
@@ -287,12 +301,15 @@ class ForegroundJobs(JobServices):
             run_file=self._folder.run_file,
             resumable=spec.job in RESUMABLE,
         )
-        on_roles = not spec.on_workers and self._inventory.needs_roles(spec.job)
-        restart = self._restart if on_roles else _nothing
+
+    def _run_process(self, process: JobProcess, restart: Callable[[], None]) -> int:
+        waiting = self._waiting
+        if waiting is not None and waiting.job != process:
+            waiting = None
         try:
             with FileLock(self._folder.job_lock):
                 try:
-                    return run_to_its_end(process, restart, self._policy)
+                    return run_to_its_end(process, restart, self._policy, waiting)
                 finally:
                     self._folder.run_file.unlink(missing_ok=True)
         except LockHeldError as error:
@@ -305,12 +322,38 @@ class ForegroundJobs(JobServices):
     @override
     def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
         self.pending.forget()
+        if self._share_a_process(order):
+            return self._run_process(self._process_of_all(order, flags), self._restart)
         for number, job in enumerate(order, 1):
             say(f"job {number} of {len(order)}: {job}")
             code = self.run(JobSpec(job, tuple(flags)))
             if code:
                 return code
         return ExitCode.DONE
+
+    @override
+    @contextmanager
+    def ahead(self, order: Sequence[str], flags: Sequence[str]) -> Iterator[None]:
+        if not self._share_a_process(order):
+            yield
+            return
+        with WaitingJob(self._process_of_all(order, flags)) as self._waiting:
+            try:
+                yield
+            finally:
+                self._waiting = None
+
+    def _share_a_process(self, order: Sequence[str]) -> bool:
+        """Return whether one coordinator runs these jobs: on the roles, without an app's packages.
+
+        A job without roles takes this machine's devices when TensorFlow is loaded.
+        """
+        no_app = self._inventory.jobs.train.app is None
+        return no_app and bool(order) and all(map(self._inventory.needs_roles, order))
+
+    def _process_of_all(self, order: Sequence[str], flags: Sequence[str]) -> JobProcess:
+        processes = [self._process(JobSpec(job, tuple(flags))) for job in order]
+        return replace(processes[0], following=tuple(processes[1:]), of=len(order))
 
     @override
     def running_job(self) -> int | None:

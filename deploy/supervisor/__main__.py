@@ -23,6 +23,7 @@ from core.ground.errors import ClusterError, UsageError
 from core.ground.locks import FileLock, LockHeldError
 from core.logs import say
 from core.logs.lines import LogSettings, Speaker, begin
+from core.metrics.process import usable_cores
 from deploy.cluster.services import ClusterStatus
 from deploy.common.command_line import command
 from deploy.common.project import OWNER
@@ -49,6 +50,10 @@ def open_owner() -> int | None:
     return gone
 
 
+PLACES_OF_CORE = 2
+"""Roles that start at one time for each core. All of 136 at once leave the supervisor no time to
+answer: `status` waited 78 s on a busy machine (measured)."""
+
 _CREDENTIALS = struct.Struct("3i")
 
 _INJECTABLE = {number.name: number for number in (signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL)}
@@ -71,8 +76,10 @@ class Supervisor:
         """Take one launch plan for each task, in the order of the inventory."""
         self._cluster = cluster
         self._folder = folder
+        places = asyncio.Semaphore(PLACES_OF_CORE * max(2, usable_cores()))
         self._roles = {
-            plan.task.name: Role(plan, policy, deadlines, self._role_changed) for plan in launches
+            plan.task.name: Role(plan, policy, deadlines, self._role_changed, places)
+            for plan in launches
         }
         self._server = ControlServer(folder.control_socket, self.answer, self.status)
         self._finished = asyncio.Event()
@@ -290,9 +297,7 @@ def main() -> int:
         folder.create()
         token = folder.token()
         os.environ.pop(VARIABLE, None)  # a role gets its own key alone
-        launches = role_launches(
-            inventory.tasks(), inventory.path, flags.set, folder, flags.hold, token
-        )
+        launches = role_launches(inventory, folder, flags.hold, token)
         logs = LogSettings(inventory.logging.format, inventory.logging.level)
         serve(inventory.cluster, launches, folder, inventory.path, logs=logs)
     except ClusterError as error:

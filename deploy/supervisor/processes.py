@@ -25,7 +25,8 @@ from core.ground.errors import ClusterError, ExitCode
 from core.ground.files import read_json, whole_file
 from core.ground.locks import FileLock, LockHeldError
 from core.ground.waiting import Backoff, until
-from core.inventory import Task
+from core.inventory import Inventory, Task
+from core.server.options import explicit_flags, parse, placed
 from deploy.common.command_line import named
 from deploy.common.project import ROOT, module_command
 from deploy.common.state_folder import StateFolder
@@ -231,6 +232,8 @@ class RoleProcess(LoggedProcess):
         super().__init__(plan.command, plan.log, env=environment, preexec_fn=dies_with_parent())
         self._started = time.monotonic()
         self.ended = asyncio.Event()
+        self.settled = asyncio.Event()
+        """Set once it is ready or has ended."""
         self.identity: ProcessIdentity | None = identify(self.pid)
 
     @property
@@ -242,23 +245,26 @@ class RoleProcess(LoggedProcess):
         """Collect its exit status and set `ended` if it has ended; for the handler of SIGCHLD."""
         if self.poll() is not None:
             self.ended.set()
+            self.settled.set()
 
 
 def role_launches(
-    tasks: Sequence[Task],
-    inventory: Path,
-    overrides: Sequence[str],
+    inventory: Inventory,
     folder: StateFolder,
     on_hold: Sequence[str] = (),
     token: str | None = None,
 ) -> list[LaunchPlan]:
-    """Return how to start each role that stays up; those of `on_hold` wait."""
-    settings = [word for override in overrides for word in ("--set", override)]
+    """Return how to start each role that stays up; those of `on_hold` wait.
+
+    The flags say all: a role that reads the inventory itself takes 0.3 s of processor time longer,
+    half a minute of two cores for 128 workers (measured).
+    """
     launches = []
-    for task in tasks:
-        if task.role in MODULES:
-            flags = ("--inventory", str(inventory), "--task", str(task.index), *settings)
-            command_line = module_command(MODULES[task.role], *flags)
+    for task in inventory.tasks():
+        if task.role != "coordinator":
+            flags = ["--inventory", str(inventory.path), "--task", str(task.index)]
+            role = placed(task.role, inventory, task, parse(task.role, flags))
+            command_line = module_command(MODULES[task.role], *explicit_flags(role))
             log = folder.log(task.name)
             waits = task.name in on_hold
             key = key_of(token, task.name)

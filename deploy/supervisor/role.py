@@ -72,6 +72,8 @@ class Deadlines:
 
     ready_seconds: float = 300.0
     stop_seconds: float = 5.0
+    place_seconds: float = 20.0
+    """A role that starts for longer holds up the others no more."""
 
 
 class Role:
@@ -83,8 +85,13 @@ class Role:
         policy: RestartPolicy,
         deadlines: Deadlines,
         changed: Callable[[], None],
+        places: asyncio.Semaphore,
     ) -> None:
-        """`changed` is called after every change of state."""
+        """`changed` is called after every change of state.
+
+        A role takes one of `places` from its start until it is ready, has ended, or takes long.
+        """
+        self._places = places
         self.task = plan.task
         self._plan = plan
         self._policy = policy
@@ -107,7 +114,11 @@ class Role:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            ending = await self._run_once()
+            process = await self._started()
+            if isinstance(process, RoleProcess):
+                ending = await self._end_of(process)
+            else:
+                ending = process
             if self._stopping:
                 break
             if self._held:
@@ -134,6 +145,7 @@ class Role:
                 logging.INFO,
                 f"ready after {self._process.uptime_seconds:.1f} s (pid {self._process.pid})",
             )
+            self._process.settled.set()
             self._become(RoleState.READY)
 
     async def fence(self) -> int | None:
@@ -248,20 +260,28 @@ class Role:
         restarts = max(0, self._restarts)
         return RoleStatus.of(self.task, state, restarts=restarts, reason=self._reason, **figures)
 
-    async def _run_once(self) -> RoleEnding:
-        self._restarts += 1
-        try:
-            self._process = RoleProcess(self._plan)
-        except OSError as error:
-            self._reason = f"{self._plan.command[0]} cannot be started: {error.strerror}"
-            return RoleEnding(_COMMAND_NOT_FOUND, 0.0, reached_ready=False)
-        self._say(logging.INFO, f"started with pid {self._process.pid}")
-        self._become(RoleState.STARTING)
-        process = self._process
-        overdue = asyncio.get_running_loop().call_later(
-            self._deadlines.ready_seconds, self._overdue, process
-        )
-        process.reap()  # it may have ended before the loop could hear of it
+    async def _started(self) -> RoleProcess | RoleEnding:
+        """Start the process once it has a place; how it ended if there is none."""
+        async with self._places:
+            if self._stopping or self._held:
+                return RoleEnding(0, 0.0, reached_ready=False)
+            self._restarts += 1
+            try:
+                self._process = process = RoleProcess(self._plan)
+            except OSError as error:
+                self._reason = f"{self._plan.command[0]} cannot be started: {error.strerror}"
+                return RoleEnding(_COMMAND_NOT_FOUND, 0.0, reached_ready=False)
+            self._say(logging.INFO, f"started with pid {process.pid}")
+            self._become(RoleState.STARTING)
+            process.reap()  # it may have ended before the loop could hear of it
+            seconds = min(self._deadlines.place_seconds, self._deadlines.ready_seconds)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.settled.wait(), seconds)
+        return process
+
+    async def _end_of(self, process: RoleProcess) -> RoleEnding:
+        left_seconds = max(0.0, self._deadlines.ready_seconds - process.uptime_seconds)
+        overdue = asyncio.get_running_loop().call_later(left_seconds, self._overdue, process)
         await process.ended.wait()
         overdue.cancel()
         code = process.returncode

@@ -15,7 +15,7 @@ from core.ground.errors import ClusterError, UsageError
 from core.ground.waiting import pause
 from core.logs import is_animated, say, visible
 from core.logs.lines import duration
-from deploy.cluster.services import ClusterStatus, RoleState
+from deploy.cluster.services import ClusterStatus, RoleState, RoleStatus
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -40,6 +40,9 @@ _LEAST_WIDTH = 120
 """A narrower terminal wraps the lines of a table; rich would cut figures out of them."""
 _WIDTH_OF_A_FILE = 240
 _NARROW = 80
+MOST_ROWS = 32
+"""Workers with a row each; of more there are those that are unready, restarted or largest."""
+ROWS_OF_LARGEST = 4
 
 
 def console() -> "Screen":
@@ -111,7 +114,10 @@ def status_parts(
     headings = ("role", "task", "node", "address", "pid", "state", "memory", "uptime", "restarts")
     visible_headings = [heading for heading in headings if heading not in left_out]
     table = lean_table(visible_headings, ("pid", "memory", "uptime", "restarts"))
+    folded = _like_others(status.roles)
     for role in status.roles:
+        if role in folded:
+            continue
         cells = (
             role.role,
             str(role.index),
@@ -131,7 +137,29 @@ def status_parts(
         job = "no job runs"
     else:
         job = f"a job runs (fab, pid {job_pid})"
+    if folded:
+        unwell.insert(0, words(_folded_line(folded)))
     return [table, *unwell, job, *([progress] if progress else [])]
+
+
+def _like_others(roles: Sequence[RoleStatus]) -> list[RoleStatus]:
+    """The workers without a row: of many, those that are ready and never restarted."""
+    workers = [role for role in roles if role.role == "worker"]
+    if len(workers) <= MOST_ROWS:
+        return []
+    well = [role for role in workers if role.state is RoleState.READY and not role.restarts]
+    well.sort(key=lambda role: -(role.anonymous_memory_bytes or 0))
+    return well[ROWS_OF_LARGEST:]
+
+
+def _folded_line(roles: Sequence[RoleStatus]) -> str:
+    memory = [role.anonymous_memory_bytes or 0 for role in roles]
+    uptimes = [role.uptime_seconds or 0.0 for role in roles]
+    return (
+        f"{len(roles)} more workers are ready: {megabytes(min(memory))} to"
+        f" {megabytes(max(memory))}, up {duration(min(uptimes))} to {duration(max(uptimes))};"
+        " --json has each"
+    )
 
 
 def progress_line(exported: str) -> str:

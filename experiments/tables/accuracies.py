@@ -135,6 +135,17 @@ def cross_validated() -> str:
     return table(["three folds, seed 0, 12 epochs", "mean", "file"], rows)
 
 
+def epochs_compared() -> str:
+    """Return the mean and standard error of the folds, by epochs and rate."""
+    rows = []
+    for row in results("cv-epochs.json").get("rows", []):
+        fold_accuracies = [fold["accuracy"] for fold in row["folds"]]
+        error = stdev(fold_accuracies) / len(fold_accuracies) ** 0.5
+        setting = [str(row["epochs"]), str(row["learning_rate"]), str(len(fold_accuracies))]
+        rows.append([*setting, f"{fmean(fold_accuracies):.4f} ± {error:.4f}"])
+    return table(["epochs", "rate", "trainings", "mean and standard error"], rows)
+
+
 def modes() -> str:
     """Return the modes at equal epochs: accuracy by seed, bytes and speed."""
     measurements = results("modes.json")

@@ -18,6 +18,7 @@ from experiments.tables.accuracies import (
     accuracies,
     causal,
     cross_validated,
+    epochs_compared,
     kimm_layers,
     kimm_results,
     modes,
@@ -292,6 +293,7 @@ PARTS: Mapping[str, tuple[str, Callable[[], str]]] = {
     "people": ("results.md", people),
     "causal": ("results.md", causal),
     "cross-validated": ("results.md", cross_validated),
+    "epochs-compared": ("results.md", epochs_compared),
     "modes-compared": ("results.md", modes),
 }
 """The page and what makes the part, by the name in the page's marks."""

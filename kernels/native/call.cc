@@ -65,7 +65,10 @@ const char* Recorded::compute(const Kind& kind, float* to) const {
   return why ? why : logits_of(*this, kind, logits);
 }
 
-EXPORTED void pscluster_give_back() { give_back(); }
+EXPORTED void pscluster_give_back() {
+  give_back();
+  forget();
+}
 EXPORTED int32_t pscluster_version() { return kVersion; }
 EXPORTED const char* pscluster_kind() { return kind_named(nullptr)->name; }
 EXPORTED const char* pscluster_proof(const char* kind, int32_t* words) {

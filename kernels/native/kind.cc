@@ -101,6 +101,8 @@ class Run {
         return binary(made, a, input(made, 1), v);
       case kTranspose:
         return transpose(made, a, v);
+      case kLagged:
+        return lagged(made, a, v);
       default:
         in_stretches(made, v, [&](int k, long whole, long part, long count) {
           memcpy(y + whole, at(input(made, k)) + part, sizeof(float) * count);
@@ -565,6 +567,28 @@ class Run {
       in_lines(v, turned, turned, [&](long to, long from, long) {
         for (long k = 0; k < v.last(); ++k)
           y[to + k] = x[from + k * turned.at[v.rank - 1]];
+      });
+    }
+  }
+
+  // The mean over the steps of each channel times itself some steps later.
+  void lagged(const Instruction& made, const Value& a, const Value& v) const {
+    const long channels = v.inner, apart = made.word[0] * channels;
+    const long steps = a.dims[0] - made.word[0];
+    for (long row = 0; row < rows_; ++row) {
+      const float* x = at(a) + row * a.inner;
+      float* y = at(v) + row * v.inner;
+      in_columns(channels, [&](auto vectors, long column) {
+        Vector sum[vectors.value];
+        for (long t = 0; t < steps; ++t) {
+          UNROLL for (int n = 0; n < vectors.value; ++n) {
+            const float* earlier = x + t * channels + column + n * kLanes;
+            const Vector product = load(earlier + apart) * load(earlier);
+            sum[n] = t ? sum[n] + product : product;
+          }
+        }
+        for (int n = 0; n < vectors.value; ++n, column += kLanes)
+          store(y + column, sum[n] / all(static_cast<float>(steps)), channels - column);
       });
     }
   }

@@ -49,7 +49,7 @@ struct Ieee {
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
 // A change of any result's bits, or of what an operation takes, raises it.
-constexpr int32_t kVersion = 6;
+constexpr int32_t kVersion = 7;
 
 // How many largest aligned subtrees a range of slots has.
 long nodes_of(long first, long count);
@@ -75,6 +75,17 @@ const char* proof_of(const Kind& kind, int32_t* words);
 
 // The same of logits, (rows, classes), outside training.
 const char* logits_of(const Batch& batch, const Kind& kind, float* logits);
+
+// Which rows of a set the windows of a call are. Rows of equal sources hold the same bits.
+struct Origin {
+  const int32_t *rows, *source;
+  long total, source_size;  // rows of the set; words
+};
+
+// The logits of a program without trained parameters. What a call has computed of the latest source
+// others copy, as far as a bounded memory reaches, until `forget`.
+const char* recalled_of(Batch batch, const Kind& kind, const Origin& origin, float* results);
+void forget();
 
 // The shares of the classes in each row's answer, (rows, classes), and the cross-entropy with its
 // label, (rows); NaN for a label that there is not.

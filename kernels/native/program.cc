@@ -38,6 +38,7 @@ constexpr Form kForms[kOperations] = {
     /* concat */ {-1, 1, 0, kEither, true},
     /* reshape */ {1, -1, 0, kInside, false},
     /* transpose */ {1, -1, 0, kInside, false},
+    /* lagged */ {1, 1, 2, kInside, false},
 };
 
 constexpr long blocks_of(long units) { return (units + 15) / 16; }
@@ -183,6 +184,9 @@ class Reader {
       case kAveraged:
         v.rank = 1, v.sequence = false, v.dims[0] = last;
         return true;
+      case kLagged:
+        v.rank = 1, v.dims[0] = last;
+        return w[0] > 0 && w[0] < a.dims[0];
       case kLayerNorm:
         return last <= kMostWidth && trained(w[0], last, v) && trained(w[1], last, v);
       case kWindowNorm:

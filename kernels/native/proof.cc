@@ -58,11 +58,12 @@ constexpr int32_t kOthers[] = {
     kBinary,      5, 30, 31,         kAdd,                                   // 32: (10)
     kStopped,     3, 32,                                                     // 33: (10)
     kLayerNorm,   6, 32, 442,        452,       0x3a83126f,                  // 34: (10)
-    kConcat,      7, 1,  33,         34,        17,         22,              // 35: (29)
-    kDropout,     5, 35, 0x3f400000, 1,                                      // 36: (29), 0.75
-    kDense,       7, 36, 462,        578,       4,          0,               // 37: classes
+    kLagged,      4, 1,  2,                                                  // 35: (3), two steps
+    kConcat,      8, 1,  33,         34,        17,         22, 35,          // 36: (32)
+    kDropout,     5, 36, 0x3f400000, 1,                                      // 37: (32), 0.75
+    kDense,       7, 37, 462,        590,       4,          0,               // 38: classes
 };
-constexpr long kOtherParameters = 582, kOtherStatistics = 11, kConstants = 38;
+constexpr long kOtherParameters = 594, kOtherStatistics = 11, kConstants = 38;
 
 struct Covered {
   bool operation[kOperations] = {}, unary[kUnaries] = {}, sign[kSigns] = {};

@@ -190,6 +190,24 @@ void compute_logits(void*, TF_OpKernelContext* context) {
   if (call.ok()) call.refuse(logits_of(batch, *kind_named(nullptr), logits));
 }
 
+void compute_recalled(void*, TF_OpKernelContext* context) {
+  struct Settings {
+    int32_t threads, floats, total;
+  };
+  Call call(context);
+  Batch batch = shared(call);
+  const auto rows = call.input<int32_t>(kShared), source = call.input<int32_t>(kShared + 1);
+  const auto s = call.words<Settings>(kShared + 2, "settings: expected threads, floats, rows");
+  if (!call.ok()) return;
+  batch.threads = threads_for(s.threads), batch.classes = s.floats;
+  if (s.floats < 1 || s.floats > kMostFloatsOfRow)
+    return call.refuse("settings: no such number of floats");
+  if (rows.size != batch.rows) return call.refuse("rows: expected one a window");
+  float* results = call.output(0, {batch.rows, s.floats});
+  const Origin origin{rows.at, source.at, s.total, source.size};
+  if (call.ok()) call.refuse(recalled_of(batch, *kind_named(nullptr), origin, results));
+}
+
 void compute_judged(void*, TF_OpKernelContext* context) {
   Call call(context);
   const auto logits = call.input(0);
@@ -401,6 +419,10 @@ __attribute__((constructor)) void register_all() {
       {"program: int32", "constants: float", "trained: float", "statistics: float",
        "windows: float", "settings: int32"},
       {"logits: float"}, compute_logits);
+  add("PsclusterRecalled",
+      {"program: int32", "constants: float", "trained: float", "statistics: float",
+       "windows: float", "rows: int32", "source: int32", "settings: int32"},
+      {"results: float"}, compute_recalled);
   add("PsclusterJudged", {"logits: float", "labels: int32"}, {"shares: float", "losses: float"},
       compute_judged);
   add("PsclusterLayer", {"program: int32", "trained: float", "windows: float", "settings: int32"},

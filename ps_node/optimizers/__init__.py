@@ -20,6 +20,7 @@ EXTENSIONS = {
     "adamw": "adam:AdamW",
     "sgd": "sgd:MomentumSGD",
     "lion": "lion:Lion",
+    "lamb": "lamb:Lamb",
     "rmsprop": "rmsprop:RMSprop",
     "adagrad": "adagrad:Adagrad",
 }
@@ -97,8 +98,8 @@ DecayBiases = Annotated[
 ]
 
 
-def spared_parts(layout: Layout, trained: tuple[int, int]) -> tuple[tuple[int, bool], ...]:
-    """Cut elements [start, stop) of the trained vector into neighbouring parts.
+def tensors_within(layout: Layout, trained: tuple[int, int]) -> list[tuple[int, bool]]:
+    """Return what elements [start, stop) of the trained vector have of each tensor.
 
     Each is its size, and whether it decays.
     """
@@ -108,7 +109,15 @@ def spared_parts(layout: Layout, trained: tuple[int, int]) -> tuple[tuple[int, b
         for slot in layout.slots
         if slot.spec.trained
     ]
-    runs = groupby((part for part in sizes if part[0] > 0), key=lambda part: part[1])
+    return [part for part in sizes if part[0] > 0]
+
+
+def spared_parts(layout: Layout, trained: tuple[int, int]) -> tuple[tuple[int, bool], ...]:
+    """Cut elements [start, stop) of the trained vector where the decay begins or ends.
+
+    Each is its size, and whether it decays.
+    """
+    runs = groupby(tensors_within(layout, trained), key=lambda part: part[1])
     return tuple((sum(size for size, _ in run), decays) for decays, run in runs)
 
 

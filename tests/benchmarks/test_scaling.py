@@ -64,15 +64,13 @@ def test_a_row_is_of_the_epochs_behind_the_warm_up() -> None:
         assert part(found, wanted) == wanted
 
 
-def test_the_clock_reads_after_every_epoch_and_says_when_the_first_is_over(tmp_path: Path) -> None:
+def test_the_clock_reads_after_every_epoch_and_says_how_many_are_over(tmp_path: Path) -> None:
     (tmp_path / "20260101T000000Z-train").mkdir()
     (tmp_path / "20260101T000000Z-train" / "history.jsonl").write_text(
         '{"event":"epoch","epoch":7}\n'
     )
-    warm: list[int] = []
-    clock = EpochClock(
-        tmp_path, {"worker:0": os.getpid()}, lambda: warm.append(len(clock.readings))
-    )
+    ended: list[int] = []
+    clock = EpochClock(tmp_path, {"worker:0": os.getpid()}, ended.append)
     clock.start(os.getpid())
     events = tmp_path / "20260101T000001Z-train" / "history.jsonl"
     events.parent.mkdir()
@@ -82,5 +80,5 @@ def test_the_clock_reads_after_every_epoch_and_says_when_the_first_is_over(tmp_p
         while len(clock.readings) < epoch:
             pass
     assert [found["epoch"] for found in clock.stop()] == [1, 2]
-    assert warm == [0]
+    assert ended == [1, 2]
     assert set(clock.readings[0][1]) == {"worker:0", "coordinator:0"}

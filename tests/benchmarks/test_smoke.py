@@ -11,10 +11,19 @@ from tests.habits import needs
 from tests.ran import PROJECT, python
 
 FOLDER = PROJECT / "benchmarks"
+
+
+def limited_machines() -> str:
+    """Return why there can be none, with a quota and a cable each; empty where they can be."""
+    return cpu_quota.why_not() or virtual_network.why_not()
+
+
 WHY_NOT = {
+    "forecast": cpu_quota.why_not,
     "links": virtual_network.why_not,
     "scaling": cpu_quota.why_not,
     "tunnelled": tunnels.why_not,
+    "time_to_accuracy": limited_machines,
 }
 VECTORS = {"bytes_over_two_vectors": 1.0, "bytes_over_half_vectors": 1.0}
 """A step of ours pulls one vector and pushes one."""

@@ -1,4 +1,4 @@
-"""`drive_job.py INVENTORY JOB DELAY_SECONDS PLAYER...`: runs a played job."""
+"""`drive_job.py INVENTORY JOB DELAY_SECONDS PLAYER...`: runs a played job, or `JOB,JOB` ahead."""
 
 import sys
 
@@ -19,7 +19,13 @@ try:
     jobs = ForegroundJobs(
         cluster, lambda: services.restart_in_place(()), (sys.executable, *player), policy
     )
-    code = jobs.run(JobSpec(job, ("--resume", "asked")))
+    first, *others = job.split(",")
+    flags = ("--resume", "asked")
+    if not others:
+        code = jobs.run(JobSpec(job, flags))
+    else:
+        with jobs.ahead((first, *others), flags):
+            code = jobs.run_jobs((first, *others), flags)
 except ClusterError as error:
     print(error, file=sys.stderr)
     code = error.exit_code

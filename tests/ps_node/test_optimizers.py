@@ -11,9 +11,10 @@ from cluster.jobs.modes import optimizer_of
 from core.engine.runtime import trace
 from core.ground.lazy import keras, tf
 from core.inventory.extensions import OPTIMIZERS
-from core.parameters import Layout, ParameterSpec
+from core.parameters import BLOCK, Layout, ParameterSpec
 from ps_node.optimizers import Optimizer
 from ps_node.optimizers.adam import Adam
+from ps_node.optimizers.lamb import LambOptions
 from ps_node.shard import VectorState
 from ps_node.shards import Header, ParameterShards
 from tests.tables import table
@@ -130,3 +131,44 @@ def test_the_number_of_servers_does_not_change_a_bit(name: str) -> None:
     one = ours(optimizer, 1)
     for servers in (2, 3):
         assert_array_equal(ours(optimizer, servers), one)
+
+
+def lamb_by_formula(options: LambOptions) -> Doubles:
+    """Algorithm 2 of arXiv 1904.00962 in float64, for what each block has of each tensor."""
+    decays = np.concatenate([np.full(s.spec.size, s.spec.decayed) for s in LAYOUT.slots])[:SIZE]
+    tensors = np.repeat(np.arange(len(LAYOUT.slots)), [s.spec.size for s in LAYOUT.slots])[:SIZE]
+    borders = np.flatnonzero(np.diff(tensors) | (np.arange(1, SIZE) % BLOCK == 0)) + 1
+    weights = start()
+    first = np.zeros(SIZE)
+    second = np.zeros(SIZE)
+    for step, (gradient, rate) in enumerate(zip(gradients(), rates(), strict=True), 1):
+        first = options.beta_1 * first + (1 - options.beta_1) * gradient
+        second = options.beta_2 * second + (1 - options.beta_2) * gradient**2
+        change = first / (1 - options.beta_1**step)
+        change /= np.sqrt(second / (1 - options.beta_2**step)) + options.epsilon
+        change += options.weight_decay * decays * weights
+        for layer in np.split(np.arange(SIZE), borders):
+            if decays[layer[0]]:
+                change[layer] *= np.linalg.norm(weights[layer]) / np.linalg.norm(change[layer])
+        weights = weights - rate * change
+    return weights
+
+
+def test_lamb_paces_each_layer_by_its_weights() -> None:
+    options = LambOptions(beta_1=0.8, beta_2=0.95, epsilon=1e-12, weight_decay=0.1)
+    optimizer = optimizer_of(options)
+    expected = lamb_by_formula(options)
+    assert np.abs(expected - start()).max() > 0.01, "the reference must have moved"
+    one = ours(optimizer, 1)
+    for servers in (2, 3):
+        assert_array_equal(ours(optimizer, servers), one)
+    for found in (one[:SIZE], on_the_worker(optimizer)):
+        assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_lamb_moves_weights_of_zero_as_adam_does() -> None:
+    lamb = optimizer_of(LambOptions(weight_decay=0.0)).within(LAYOUT, (0, SIZE))
+    nothing = tf.zeros([SIZE])
+    arguments = (tf.zeros([2, SIZE]), tf.ones([SIZE]), tf.constant(0.5), tf.constant(0, tf.int64))
+    moved = np.asarray(lamb.stepped(nothing, *arguments)[0])
+    assert_allclose(moved, np.full(SIZE, -0.5), rtol=1e-4)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from core.consistency import largest_subtree
 from core.engine.codecs.fp16 import Fp16
 from core.engine.codecs.fp32 import Fp32
+from core.engine.codecs.int8 import Int8
 from core.engine.codecs.topk import TopK
 from core.engine.runtime import trace
 from core.ground.lazy import tf
@@ -125,9 +126,9 @@ def placed(
 
 
 @pytest.mark.parametrize("arithmetic", [LibraryArithmetic(), TensorFlowArithmetic()])
-@pytest.mark.parametrize("codec", [Fp32(), Fp16()], ids=["fp32", "fp16"])
+@pytest.mark.parametrize("codec", [Fp32(), Fp16(), Int8()], ids=["fp32", "fp16", "int8"])
 def test_neither_servers_nor_how_a_step_was_cut_change_a_bit(
-    codec: Fp32 | Fp16, arithmetic: Arithmetic
+    codec: Fp32 | Fp16 | Int8, arithmetic: Arithmetic
 ) -> None:
     results = []
     for servers, wanted, last_first in [

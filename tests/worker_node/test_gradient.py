@@ -8,12 +8,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from core.engine.codecs.fp32 import Fp32
 from core.ground.lazy import tf
+from core.models.native import RowsOfSet
 from core.models.network import Network
 from core.models.tasks import Classification
 from ps_node.arithmetic import TensorFlowArithmetic
 from ps_node.steps import Nodes
 from tests.worker_node.batches import (
     CHANNELS,
+    CLASSES,
     STEPS,
     gradient_of,
     job,
@@ -87,6 +89,38 @@ def test_cross_entropy_by_hand() -> None:
     labels = np.array([0.1 / 3 + 0.9, 0.1 / 3, 0.1 / 3])
     found = Classification(3).losses(tf.constant([0]), tf.constant(logits), smoothing=0.1)
     assert float(found[0]) == pytest.approx(float(-(labels * np.log(shares)).sum()), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("augment", "again"),
+    [
+        (None, True),
+        ({"rotation_degrees": 0, "time_warp": 0}, True),
+        ({"rotation_degrees": 30}, False),
+        ({"time_warp": 0.3}, False),
+    ],
+)
+def test_a_window_is_measured_again_only_where_it_changes(
+    augment: dict[str, float] | None, again: bool
+) -> None:
+    model = {"name": "spectral", "hidden": 0}
+    training = job(model=model, augment=augment, arithmetic="library")
+    network = network_of(training)
+    trained, statistics = map(tf.constant, start(network))
+    moments = tf.constant([[0.5] * CHANNELS, [2.0] * CHANNELS])
+    rows = RowsOfSet(tf.range(10), [0], 10)
+    fitted = GradientOfBatch(network, training).of_fit(moments, rows)
+    labels = tf.range(10) % CLASSES
+
+    def gradient(gradient_of: GradientOfBatch, inputs: Any, batch: int) -> Any:
+        seed = tf.constant([0, batch])
+        return gradient_of(trained, statistics, inputs, labels, seed).gradient.numpy()
+
+    gradients = [gradient(fitted, windows(10), batch) for batch in range(2)]
+    assert np.array_equal(*gradients) == again
+    assert np.array_equal(gradient(fitted, 2 * windows(10), 1), gradients[1]) == again
+    alone = GradientOfBatch(network, training).of_fit(moments)
+    assert_array_equal(gradient(alone, windows(10), 0), gradients[0])
 
 
 @pytest.mark.parametrize(

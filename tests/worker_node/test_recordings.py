@@ -1,5 +1,6 @@
 """Standardization from the training rows, and windows as a worker's graph sees them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,21 @@ def test_a_worker_sees_standardized_windows_and_their_classes(tmp_path: Path) ->
     expected = (np.asarray(data.windows())[rows] - standardization.mean) / standardization.deviation
     assert_allclose(windows, expected, rtol=1e-6)
     assert_array_equal(classes, data.classes()[rows])
+
+
+def test_rows_are_those_of_one_set_in_one_standardization(tmp_path: Path) -> None:
+    data = dataset(tmp_path)
+    rows = tf.constant([3, 5])
+    sources = set()
+    for one in (data, replace(data, sha256="another"), replace(data, folder=tmp_path / "another")):
+        for moment in (1.0, 2.0):
+            moments = tf.constant([[moment] * 3, [1.0] * 3])
+            identified = WorkerWindows(one).identified(rows, moments)
+            again = WorkerWindows(one).identified(rows, moments)
+            assert_array_equal(identified.source, again.source)
+            sources.add(tuple(identified.source.numpy()))
+            assert (identified.rows is rows, identified.total) == (True, data.rows)
+    assert len(sources) == 6
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from cluster.jobs.fit import Update
 from core.consistency import Grant, Policy, Speeds
 from core.engine.codecs import Codec
 from core.engine.codecs.fp32 import Fp32
+from core.engine.drive import GrantSource
 from core.engine.runtime import Traced
 from core.engine.workers import Item, Outcome
 from core.ground.lazy import tf
@@ -160,8 +161,8 @@ CLOCK_ERROR_SECONDS = 0.01
 """Excess of a call's parts over the call, at most: clocks run at slightly different rates."""
 
 
-class WorkSource:
-    """A `Source` over one stretch of updates. The policy grants what an idle worker may begin."""
+class WorkSource(GrantSource):
+    """A source over one stretch of updates. The policy grants what an idle worker may begin."""
 
     def __init__(
         self,
@@ -170,39 +171,18 @@ class WorkSource:
         stretch: Stretch,
         live: Callable[[], frozenset[int]],
     ) -> None:
+        super().__init__(mode.policy, self._item_of, live, time.monotonic)
         self._mode = mode
         self._stretch = stretch
-        self._live = live
         self._updates = {update.id: update for update in updates}
-        self._grants: dict[int, Grant] = {}
-        self.begun: set[int] = set()
-        """Updates of which something has been granted."""
         mode.policy.begin(range(updates[0].id, updates[-1].id + 1))
 
-    def draw(self, task: int) -> Item | None:
-        """Return the item that the worker `task` begins now, or None."""
-        grant = self._mode.policy.draw(task, self._live(), time.monotonic())
-        if grant is None:
-            return None
-        item = self._mode.item(grant, self._updates[grant.update], self._stretch)
-        self._grants[item.id] = grant
-        self.begun.add(grant.update)
-        return item
-
-    def exhausted(self) -> bool:
-        """Whether no new item will ever come."""
-        return self._mode.policy.exhausted()
-
-    def withdrawn(self) -> list[int]:
-        """Return ids of items whose outcome is no longer needed."""
-        gone = set(self._mode.policy.withdrawn())
-        if gone:
-            return [identifier for identifier, grant in self._grants.items() if grant in gone]
-        return []
+    def _item_of(self, grant: Grant) -> Item:
+        return self._mode.item(grant, self._updates[grant.update], self._stretch)
 
     def read(self, outcome: Outcome) -> tuple[Update, ItemResult]:
         """Return what an outcome says, and which update it belongs to."""
-        grant = self._grants.pop(outcome.item.id)
+        grant = self.granted(outcome)
         update = self._updates[grant.update]
         return update, self._mode.read(grant, update, outcome, self._stretch)
 
@@ -310,10 +290,10 @@ def codec_of(config: Choice) -> Codec:
 def wire_codecs(config: Choice) -> tuple[Codec, Codec]:
     """The codecs of pulls and pushes.
 
-    A codec that keeps values back encodes changes only: pulls are then whole.
+    A codec that keeps values back encodes changes only: it names another one for pulls, or none.
     """
     push = codec_of(config)
-    return push if push.stateless else Fp32(), push
+    return push.for_pulls or Fp32(), push
 
 
 def mode_of(setup: Setup) -> Mode:

@@ -75,7 +75,7 @@ class AsynchronousMode(Mode):
             trained, statistics, versions = shards.pull()
             pulled = time_after(trained, statistics)
             inputs, classes = windows.gather(rows, standardization)
-            of = gradient_of.of_fit(standardization)
+            of = gradient_of.of_fit(standardization, windows.identified(rows, standardization))
             batch = of(trained, statistics, inputs, classes, seed, windows.gather_weights(rows))
             computed = time_after(batch.gradient)
             header = Header(identifier, rate, versions, workers=workers)
@@ -177,7 +177,8 @@ class LocalMode(Mode):
             ) -> tuple[Any, ...]:
                 inputs, classes = windows.gather(rows[k], standardization)
                 weights = windows.gather_weights(rows[k])
-                batch = gradient_of.of_fit(standardization)(
+                row_names = windows.identified(rows[k], standardization)
+                batch = gradient_of.of_fit(standardization, row_names)(
                     trained, statistics, inputs, classes, seeds[k], weights
                 )
                 after, moved = inner.stepped(

@@ -35,6 +35,7 @@ from cluster.jobs.modes import (
     time_after,
 )
 from core.consistency import Grant, Speeds, subtree_sizes, tree_sum
+from core.engine.codecs import MOST_WORDS
 from core.engine.runtime import Traced, host_of, trace
 from core.engine.workers import Item, Outcome
 from core.ground.lazy import tf
@@ -80,8 +81,11 @@ class SynchronousMode(Mode):
         sizes = subtree_sizes(job.pieces)
         if setup.gradient_of.takes_any_count(self.shards.nodes):
             # Each worker sets up each function: one for all sizes takes a third of the time of
-            # those for 32 slots (measured).
-            self._train = dict.fromkeys(sizes, self._traced(None, setup))
+            # those for 32 slots (measured). Parts too large for the answer have one of their own.
+            fitting = [count for count in sizes if HEAD + 2 * count <= MOST_WORDS]
+            self._train = dict.fromkeys(sizes, self._traced(None, setup, max(fitting)))
+            for count in sizes[len(fitting) :]:
+                self._train[count] = self._traced(count, setup)
         else:
             self._train = {count: self._traced(count, setup) for count in sizes}
         """The function for each number of slots."""
@@ -101,8 +105,8 @@ class SynchronousMode(Mode):
             int64(),
         ]
 
-    def _traced(self, slots: int | None, setup: Setup) -> Traced:
-        """Return the function that computes so many slots, or as many as `sizes` has."""
+    def _traced(self, slots: int | None, setup: Setup, most: int = 0) -> Traced:
+        """Return the function that computes so many slots, or up to `most`, as `sizes` has."""
         windows = setup.windows
         gradient_of = setup.gradient_of
         shards = self.shards
@@ -126,16 +130,16 @@ class SynchronousMode(Mode):
             inputs, classes = windows.gather(rows, standardization)
             count = slots or tf.shape(sizes)[0]
             examples = LabelledExamples(inputs, classes, sizes, windows.gather_weights(rows))
-            gradients = gradient_of.of_fit(standardization).sums(
+            row_names = windows.identified(rows, standardization)
+            gradients = gradient_of.of_fit(standardization, row_names).sums(
                 (now.trained, now.statistics), examples, (first, count), seed, shards.nodes
             )
             (node,) = gradients.nodes
             computed = time_after(node)
             pushed = time_after(shards.contribute(node, step, first, generation))
             times = tf.stack([pulled - begin, computed - pulled, pushed - computed])
-            figures = tf.concat([[now.norm], gradients.losses, gradients.hits], 0)
-            reply = tf.cast(figures, tf.float64)
-            return tf.concat([reply[:1], times, reply[1:]], 0)
+            seconds = tf.cast(times, tf.float32)
+            return tf.concat([[now.norm], seconds, gradients.losses, gradients.hits], 0)
 
         return trace(
             train,
@@ -147,6 +151,7 @@ class SynchronousMode(Mode):
             int32(2),
             standardization_of(windows),
             name="train",
+            longest=HEAD + 2 * most,
         )
 
     def _traced_settling(self) -> Traced:
@@ -272,7 +277,8 @@ class AllreduceMode(Mode):
                     weights = windows.gather_weights(device_rows)
                 with tf.device(place):
                     device_sizes = sizes[run.start : run.stop]
-                    gradients = gradient_of.of_fit(standardization).sums(
+                    row_names = windows.identified(device_rows, standardization)
+                    gradients = gradient_of.of_fit(standardization, row_names).sums(
                         (trained, statistics),
                         LabelledExamples(inputs, classes, device_sizes, weights),
                         (run.start, len(run)),

@@ -34,7 +34,14 @@ if TYPE_CHECKING:
 
     from core.inventory.fields import Choice
 
-EXTENSIONS = {"fp32": "fp32:Fp32", "fp16": "fp16:Fp16", "topk": "topk:TopK"}
+EXTENSIONS = {
+    "fp32": "fp32:Fp32",
+    "fp16": "fp16:Fp16",
+    "int8": "int8:Int8",
+    "int4": "int4:Int4",
+    "onebit": "onebit:OneBit",
+    "topk": "topk:TopK",
+}
 """Module and class by `jobs.train.codec.name`, in the order of the tables."""
 
 
@@ -55,6 +62,13 @@ class Codec(CodecFacts, ABC):
         """This codec in a training of so many updates an epoch."""
         del updates_an_epoch
         return self
+
+    @property
+    def for_pulls(self) -> Codec | None:
+        """The codec of parameters beside this one; None sends them as float32."""
+        if self.stateless:
+            return self
+        return None
 
     @property
     def memory_rows(self) -> int:
@@ -206,22 +220,30 @@ class AnswerAsShape:
     """Writes results of one type and shape as a shape, and reads them."""
 
     def __init__(self, dtype: Any, shape: tuple[int, ...]) -> None:
+        """`shape` may be (-1,), a vector of any length."""
         self._dtype = dtype
         self._shape = shape
 
     @classmethod
-    def for_result(cls, result: Any) -> AnswerAsShape | None:
+    def for_result(cls, result: Any, longest: int | None = None) -> AnswerAsShape | None:
         """Return the form of `result`, in a graph, or None where it does not fit.
 
-        What fits is one tensor of numbers and known shape, of at most 250 words of 32 bits.
+        What fits is one tensor of numbers and known shape, of at most 250 words of 32 bits, or a
+        vector whose length the call alone knows and that has at most `longest` elements.
         """
-        if not isinstance(result, tf.Tensor) or not result.shape.is_fully_defined():
+        if not isinstance(result, tf.Tensor):
+            return None
+        shape = result.shape
+        size = shape.num_elements()
+        if longest is not None and size is None and shape.rank == 1:
+            size, shape = longest, (-1,)
+        if size is None:
             return None
         plain = result.dtype.is_floating or result.dtype.is_integer
-        word_count, rest = divmod(math.prod(result.shape) * result.dtype.size, WORD_BYTES)
+        word_count, rest = divmod(size * result.dtype.size, WORD_BYTES)
         fits = plain and result.dtype.size >= WORD_BYTES and not rest and word_count <= MOST_WORDS
         if fits:
-            return cls(result.dtype.as_numpy_dtype, tuple(result.shape))
+            return cls(result.dtype.as_numpy_dtype, tuple(shape))
         return None
 
     @staticmethod

@@ -106,3 +106,5 @@ def test_who_did_almost_nothing_is_a_line() -> None:
     )
     assert idle_lines([SHARE, idle], 5.0) == [], "too short to say"
     assert idle_lines([SHARE, replace(idle, cpu_share=0.2)], 100.0) == []
+    crowd = idle_lines([SHARE, *[idle] * 127], 100.0)
+    assert (len(crowd), crowd[-1]) == (9, "119 more workers used as little")

@@ -12,10 +12,12 @@ from tests.cluster.jobs.steps_here import (
     job_of,
     measured,
     placed,
+    same_bits,
     trained,
     update_of,
 )
 from tests.tables import table
+from worker_node.recordings import WorkerWindows
 
 EXACT = [("sync", 8), ("sync", 2), ("sync", 1), ("allreduce", 1)]
 NETWORKS = table("cluster/jobs/library", "networks")
@@ -39,14 +41,30 @@ def test_the_modes_agree(data: Dataset, name: str) -> None:
     np.testing.assert_array_equal(expected[size:][kept], begun[size:][kept])
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "adamw", "lion", "rmsprop", "adagrad", "sgd"])
+@pytest.mark.parametrize("name", ["spectral", "hybrid"])
+def test_windows_that_are_measured_once_train_the_same(
+    data: Dataset, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = built_in(name, **NETWORKS[name])
+    recipe = {**RECIPE, "augment": None, "model": {"name": name, **NETWORKS[name]}}
+    found = agreed(network, data, [("sync", 4), ("allreduce", 1)], **recipe)
+    monkeypatch.setattr(WorkerWindows, "identified", lambda *_: None)
+    expected = trained(network, job_of("single", **recipe), data)
+    same_bits(found[0], expected[0])
+    assert found[1] == expected[1]
+
+
+@pytest.mark.parametrize(
+    "optimizer", ["adam", "adamw", "lion", "lamb", "rmsprop", "adagrad", "sgd"]
+)
 def test_the_modes_agree_under_every_optimizer(data: Dataset, optimizer: str) -> None:
+    codec = {"adagrad": "int8", "sgd": "int8"}.get(optimizer, "fp16")
     network = built_in("residual", **NETWORKS["residual"])
     agreed(
         network,
         data,
         [("sync", 4), ("allreduce", 1)],
-        **{**RECIPE, "codec": {"name": "fp16"}},
+        **{**RECIPE, "codec": {"name": codec}},
         optimizer={"name": optimizer},
     )
 

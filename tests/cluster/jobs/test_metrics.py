@@ -11,8 +11,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric as Family
 
 from cluster.jobs import job_metrics
-from cluster.jobs.job_metrics import CoordinatorMetrics, JobMetrics, TrainingMetrics
+from cluster.jobs.job_metrics import (
+    MOST_HISTOGRAMS,
+    CoordinatorMetrics,
+    JobMetrics,
+    TrainingMetrics,
+)
 from cluster.jobs.modes import wire_codecs
+from core.control.client import MOST_BODY_BYTES
 from core.engine.codecs.fp16 import Fp16Codec
 from core.engine.codecs.fp32 import Fp32Codec
 from core.engine.codecs.topk import TopKCodec
@@ -30,7 +36,7 @@ from core.status.events import (
     FiguresComputed,
     Stepped,
 )
-from core.status.parts import MOST_OTHERS, Figures
+from core.status.parts import MOST_OTHERS, PARTS, Figures
 from core.status.state import RunState
 from tests.cluster.jobs.kit import events_of
 from tests.core.metrics.test_accelerator import Nvml
@@ -218,6 +224,18 @@ def test_workers_and_their_items_are_those_of_the_membership() -> None:
     assert len(states) == 2 * len(Phase)
     present = {labels[1:] for labels, value in states.items() if value}
     assert present == {("busy", "0"), ("absent", "1")}
+
+
+def test_a_crowd_s_figures_fit_what_a_reader_takes() -> None:
+    told = Exported()
+    told.membership = Membership(range(128))
+    parts = dict.fromkeys(PARTS, 0.125)
+    told.consume(*(Stepped(task, 100, 1.0, 0.25, parts) for task in range(128)))
+    assert len(told["train_windows_total"]) == 128
+    counts = told["train_round_trip_seconds_count"]
+    assert counts["worker", "others"] == 128 - MOST_HISTOGRAMS
+    assert len(counts) == MOST_HISTOGRAMS + 1
+    assert len(generate_latest(told.registry)) < MOST_BODY_BYTES / 2
 
 
 def test_the_catalogue_s_fixed_values_are_those_of_the_code() -> None:

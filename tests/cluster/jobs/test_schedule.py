@@ -2,12 +2,14 @@
 
 from math import cos, pi
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.jobs.fit import learning_rate
+from cluster.jobs.fit import Plan, learning_rate
 from core.inventory import Constant, OneCycle
+from core.inventory.training import TrainJob
 
 PEAK = 0.002
 
@@ -50,3 +52,10 @@ def test_always_between_the_last_rate_and_the_peak(
     update = round(share * (updates - 1))
     rate = learning_rate(OneCycle(warmup_fraction=fraction), peak, update, updates)
     assert peak / 250_000 * (1 - 1e-9) <= rate <= peak * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("base", "rate"), [(None, 0.004), (100, 0.016), (800, 0.002)])
+def test_the_rate_of_a_base_batch_grows_with_the_batch(base: int | None, rate: float) -> None:
+    optimizer = {"name": "lamb", "learning_rate": 0.004, "base_batch": base}
+    job = {"optimizer": optimizer, "batch_size": 400, "schedule": {"name": "constant"}}
+    assert Plan(TrainJob.model_validate(job), np.arange(400)).rate(0) == pytest.approx(rate)

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from cluster.pages import words
-from cluster.pages.drawing import STATIC, Drawing, heat, picture_of, scores_of, worst_tone
+from cluster.pages.drawing import (
+    MOST_CARDS,
+    STATIC,
+    Drawing,
+    heat,
+    picture_of,
+    scores_of,
+    worst_tone,
+)
 from cluster.pages.rows import charts_of
 from cluster.pages.words import WORDS
 from core import web
@@ -113,6 +121,22 @@ def test_the_picture_says_how_each_node_is() -> None:
     text = Drawing().fragments(training())["picture"]
     assert text.count('class="node ') == 17
     assert "was away once" in text
+
+
+def test_a_crowd_shows_the_workers_that_stand_out() -> None:
+    view = training(1)
+    (like,) = (node for node in view.nodes if node.name == "pi-00")
+    names = [f"worker:{number}" for number in range(128)]
+    crowd = [replace(like.roles[0], task=name, windows_per_second=9.0) for name in names]
+    crowd[70] = replace(crowd[70], state="absent")
+    crowd[90] = replace(crowd[90], windows_per_second=8.0)
+    picture = picture_of(replace(view, nodes=(replace(like, roles=tuple(crowd)),)))
+    (node,) = picture["workers"]
+    assert len(node.roles) == MOST_CARDS
+    assert {crowd[70], crowd[90]} <= {*node.roles}
+    assert (picture["folded"], picture["slowest"]) == (128 - MOST_CARDS, 9.0)
+    text = Drawing().fragments(replace(view, nodes=(replace(like, roles=tuple(crowd)),)))["picture"]
+    assert "104 more workers, at 9 windows/s" in text
 
 
 def test_a_state_that_is_not_known_is_shown_as_it_is() -> None:

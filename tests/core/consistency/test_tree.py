@@ -35,7 +35,7 @@ def test_neighbours_are_paired_and_an_odd_one_is_carried_up(count: int, sum_of_a
     assert tree_sum(leaves(count), written) == sum_of_all
 
 
-@given(count=st.integers(1, 64), wanted=st.lists(st.integers(1, 64), min_size=1, max_size=64))
+@given(count=st.integers(1, 128), wanted=st.lists(st.integers(1, 64), min_size=1, max_size=64))
 def test_any_partition_into_aligned_subtrees_makes_the_same_additions(
     count: int, wanted: list[int]
 ) -> None:
@@ -64,7 +64,7 @@ def test_the_largest_subtree_that_begins_at_a_leaf(
 
 
 def test_every_size_there_is_and_no_other_and_none_is_larger_than_is_wanted() -> None:
-    for count in range(1, 65):
+    for count in range(1, 129):
         found = set()
         for first, wanted in product(range(count), range(1, count + 1)):
             size = largest_subtree(first, count, wanted)

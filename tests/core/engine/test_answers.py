@@ -48,12 +48,22 @@ def test_a_result_comes_back_bit_by_bit(
     assert tensor.numpy().tobytes() == value.tobytes()
 
 
+def test_a_vector_comes_back_whose_length_the_call_alone_knows() -> None:
+    signature = tf.TensorSpec([None], tf.float32)
+    function = trace(tf.identity, signature, longest=MOST_WORDS)
+    for length in (0, 1, MOST_WORDS):
+        value = np.arange(length, dtype=np.float32)
+        assert_array_equal(function.answer(value), value)
+
+
 def test_what_does_not_fit_is_fetched_as_it_is() -> None:
     long = np.arange(MOST_WORDS + 1, dtype=np.float32)
     unfit: dict[str, Callable[[Any], Any]] = {
         "too long": lambda value: value,
         "of several tensors": lambda value: [value, value[:1]],
-        "of an unknown length": lambda value: tf.boolean_mask(value, value > 3.0),
+        "of an unknown length, and maybe too long": lambda value: tf.boolean_mask(
+            value, value > 3.0
+        ),
         "of a type without 32 bits": lambda value: value > 3.0,
     }
     for what, function in unfit.items():

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.inventory import Task
-from core.inventory.slots import auto_slots, cores_of_workers, without_part
+from core.inventory.slots import MOST_SLOTS, auto_slots, cores_of_workers, without_part
 from core.inventory.training import TrainJob
 from tests.tables import table
 
@@ -56,7 +56,7 @@ def test_the_library_s_slots_follow_the_recipe_alone(
 )
 def test_any_batch_can_be_cut_into_it(mode: str, batch_size: int, count: int, cores: int) -> None:
     found = auto_slots(mode, batch_size, count, [cores] * count if cores else [])
-    assert 1 <= found.number <= min(64, batch_size)
+    assert 1 <= found.number <= min(MOST_SLOTS, batch_size)
     job = {"batch_size": batch_size, "slots": found.number}
     assert TrainJob.model_validate(job).pieces
     assert found.why

@@ -34,9 +34,9 @@ def test_the_written_recipe_is_the_one_in_the_repository() -> None:
     assert read(local_inventory(recipe="unseen")).jobs == shipped.jobs
 
 
-@pytest.mark.parametrize(("workers", "ps"), [(0, 1), (1, 0), (-1, 1), (65, 1)])
+@pytest.mark.parametrize(("workers", "ps"), [(0, 1), (1, 0), (-1, 1), (129, 1), (1, 129)])
 def test_a_cluster_that_cannot_be_is_refused(workers: int, ps: int) -> None:
-    with pytest.raises(UsageError, match="1 to 64"):
+    with pytest.raises(UsageError, match="1 to 128"):
         local_inventory(workers=workers, ps=ps)
 
 

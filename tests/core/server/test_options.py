@@ -18,8 +18,18 @@ def role(name: RoleName, *flags: str) -> RoleOptions:
 def test_a_role_from_flags_alone() -> None:
     found = role("worker", "--peers", "15")
     assert (found.name, found.address, found.metrics_port) == ("worker:2", "127.0.0.1:2222", 9200)
-    assert (found.inter_op_threads, found.guard, found.server) == (17, "loopback", "lean")
+    assert (found.guard, found.server) == ("loopback", "lean")
     assert role("ps", "--host", "::1").address == "[::1]:2222"
+
+
+def test_a_workers_threads_do_not_grow_with_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("core.server.options.usable_cores", lambda: 8)
+    for peers in (2, 128):
+        flags = ("--peers", str(peers))
+        assert role("ps", *flags).inter_op_threads == peers + 2
+        assert role("worker", *flags).inter_op_threads == 10
+        assert role("worker", *flags, "--workers-here", "2").inter_op_threads == 6
+        assert role("worker", *flags, "--workers-here", "128").inter_op_threads == 4
 
 
 @pytest.mark.parametrize(("host", "guard"), table("core/server/tables", "guards").items())

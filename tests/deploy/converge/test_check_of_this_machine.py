@@ -83,9 +83,8 @@ def test_roles_beyond_eighty_percent_of_the_memory_are_refused_with_a_remedy() -
     assert (subject, finding.level) == ("memory", "problem")
     assert "more than 80%" in finding.line
     assert "move the coordinator" in finding.line
-    # The remedy helps where layers of 128 do not fit beside the coordinator.
-    assert found(pi(), units=128)["memory"].level == "problem"
-    elsewhere = found(pi(), tasks=TASKS[:2], units=128).values()
+    # The remedy helps where these layers do not fit beside the coordinator.
+    elsewhere = found(pi(), tasks=TASKS[:2], units=256).values()
     assert "problem" not in {finding.level for finding in elsewhere}
 
 
@@ -153,12 +152,12 @@ def test_in_sync_workers_share_the_slots_of_a_step(workers: int, part: int) -> N
     assert shared == estimate(32, 17, part, prepared=16)
 
 
-def test_who_computes_more_slots_at_once_takes_more() -> None:
+def test_more_slots_at_once_take_less_of_a_worker_and_more_of_the_coordinator() -> None:
     """Otherwise each computes whole batches, by one function."""
     model = ThesisModel(hidden=32)
     assert training_memory("async", 4, 16, model) == estimate(32)
     assert training_memory("async", 16, 16, model) == estimate(32, part=16)
-    assert estimate(32, part=8).worker > estimate(32).worker == estimate(32, part=1).worker
+    assert estimate(32, part=8).worker < estimate(32).worker == estimate(32, part=1).worker
     eight, one, plain = (estimate(32, prepared=count).coordinator for count in (8, 1, 4))
     assert eight > plain == one
 

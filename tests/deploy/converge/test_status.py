@@ -4,12 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from rich.table import Table
 
-from deploy.cluster.services import RoleState, RoleStatus
+from deploy.cluster.services import ClusterStatus, RoleState, RoleStatus
 from deploy.converge.apply import StepFailure, Survey
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.systemd import NodeRow, node_rows, role_states, state_of
-from deploy.terminal.console import console, node_parts
+from deploy.terminal.console import MOST_ROWS, ROWS_OF_LARGEST, console, node_parts, status_parts
 from tests.deploy.converge.examined import running
 from tests.deploy.converge.pi import Cluster, machines_for, thesis, with_unit
 from tests.deploy.converge.tables import TABLES, rows
@@ -87,3 +88,21 @@ def test_a_node_that_does_not_answer_has_a_row_too(
 def test_a_unit_s_state_is_a_role_s(row: Any) -> None:
     active, sub = row["unit"]
     assert state_of(running(active=active, sub=sub)) == row["role"]
+
+
+def test_of_a_crowd_those_that_stand_out_have_a_row() -> None:
+    usual = RoleStatus("worker", 0, "here", "a:1", "a:2", RoleState.READY, 1, 9 << 20, 60.0)
+    server = replace(usual, role="ps")
+    crowd = [replace(usual, index=index) for index in range(128)]
+    crowd[70] = replace(crowd[70], state=RoleState.FAILED, reason="no memory")
+    crowd[80] = replace(crowd[80], restarts=2)
+    status = ClusterStatus("here", (server, *crowd), 1)
+    table, folded, unwell, *_ = status_parts(status, None, "", 200)
+    assert isinstance(table, Table)
+    assert table.row_count == 1 + 2 + ROWS_OF_LARGEST
+    assert str(folded).startswith("122 more workers are ready: 9 MB to 9 MB, up 1 min 00 s")
+    assert "worker:70 is failed: no memory" in str(unwell)
+    few = ClusterStatus("here", (server, *crowd[:MOST_ROWS]), 1)
+    table = status_parts(few, None, "", 200)[0]
+    assert isinstance(table, Table)
+    assert table.row_count == 1 + MOST_ROWS

@@ -15,19 +15,16 @@ from core.inventory.schema import THIS_MACHINE
 from core.inventory.templates import local_inventory
 from deploy.cluster.fleet import Fleet
 from deploy.forecast.training import (
-    CALL_SECONDS,
     COORDINATOR_BYTES,
     COPIES_ON_A_SERVER,
     SERVER_BYTES,
     WORKER_BYTES,
     RolesDemand,
-    compute_seconds,
     forecast,
     forecast_json,
     lines,
     memory_of_nodes,
     role_memory,
-    speed_of,
     traffic_of,
 )
 from tests.deploy.local_shell import Heard
@@ -52,14 +49,11 @@ STEP = MeasuredStep(
     first_loss_seconds=9.0,
     steps=30,
     step_seconds=0.8,
-    gradient_seconds=0.8,
     step_bytes=50_000_000,
     process_bytes=300_000_000,
     pull_bytes=4 * 10**6,
     push_bytes=2 * 10**6,
 )
-LINK = 8 * 4.0
-"""Megabits: 4 MB a second, so that a pull takes a second and a push half of one."""
 
 
 def inventory(*overrides: str, servers: int = 1) -> Inventory:
@@ -73,30 +67,6 @@ def train(mode: str) -> Any:
     """The settings of a mode, behind which others may stand."""
     name, *overrides = mode.split()
     return inventory(f"jobs.train.mode={name}", *overrides).jobs.train
-
-
-STEPS = {
-    "whole": STEP,
-    "partly": replace(STEP, gradient_seconds=0.6),
-    "tiny": replace(STEP, step_seconds=1e-4, gradient_seconds=1e-4, pull_bytes=400, push_bytes=400),
-}
-
-
-@rows("mode", "step", "workers", "seconds")
-def test_workers_that_share_a_batch_have_a_share_of_the_work_each(
-    mode: str, step: str, workers: int, seconds: float
-) -> None:
-    assert compute_seconds(train(mode), STEPS[step], workers) == pytest.approx(seconds)
-
-
-@rows("mode", "step", "workers", "servers", "seconds", "calls")
-def test_seconds_of_a_batch(
-    mode: str, step: str, workers: int, servers: int, seconds: float, calls: float
-) -> None:
-    seconds += calls * CALL_SECONDS
-    found = speed_of(train(mode), STEPS[step], workers, servers, LINK)
-    assert found.seconds == pytest.approx(seconds)
-    assert found.gain == pytest.approx(STEPS[step].step_seconds / seconds)
 
 
 @rows("mode", "workers", "traffic")
@@ -128,15 +98,13 @@ def test_a_node_fits_within_its_share() -> None:
 
 
 def test_both_shapes_say_the_same() -> None:
-    found = forecast(inventory("jobs.train.mode=sync"), STEP, 300.0, {THIS_MACHINE: 64 * 10**9})
+    found = forecast(inventory("jobs.train.mode=sync"), STEP, {THIS_MACHINE: 64 * 10**9})
     shown = json.loads(json.dumps(forecast_json(STEP, found)))
-    assert [each["workers"] for each in shown["speed"]] == [1, 2, 4, 8, 16]
     assert (shown["parameters"], shown["memory"][0]["fits"]) == (10**6, True)
     text = "\n".join(lines(STEP, found))
     for words in ("1,000,000 parameters", "6.00 MB a step", "mode sync, codec fp32", "fits"):
         assert words in text
-    assert " 16 workers" in text
-    alone = forecast(inventory("jobs.train.mode=single"), STEP, 300.0, {})
+    alone = forecast(inventory("jobs.train.mode=single"), STEP, {})
     assert "wire: nothing" in "\n".join(lines(STEP, alone))
 
 
@@ -170,7 +138,7 @@ jobs: {train: {batch_size: 128}}
 
 def test_nodes_are_compared_with_their_own_memory() -> None:
     machines = loads(MACHINES, "here", (), path=Path("here.yaml"), machine=None)
-    found = forecast(machines, STEP, 300.0, {"big": 8 * 2**30, "small": 2**27})
+    found = forecast(machines, STEP, {"big": 8 * 2**30, "small": 2**27})
     assert [(each.node, each.roles, each.fits) for each in found.memory] == [
         ("big", ("ps", "coordinator"), True),
         ("small", ("worker",), False),

@@ -205,6 +205,30 @@ def test_a_job_here_begins_with_the_environment_of_its_app(
         jobs.run(JobSpec("train"))
 
 
+@pytest.mark.parametrize(
+    ("setting", "shared"),
+    [("mode=async", True), ("mode=single", False), ("app=digits", False)],
+)
+def test_jobs_share_a_process_on_the_roles_without_an_app(
+    app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, shared: bool
+) -> None:
+    file = tmp_path / "here.yaml"
+    file.write_text(local_inventory(1, 1))
+    settings = (f"jobs.train.{setting}",)
+    monkeypatch.chdir(tmp_path)
+    cluster = local_cluster(load(file, settings), settings, Supervised(load(file, settings), ()))
+    words = tmp_path / "words"
+    jobs = ForegroundJobs(cluster, pytest.fail, [sys.executable, "-c", NOTED, str(words)])
+    assert jobs.run_jobs(("pi", "train"), ()) == 0
+    asked = " ".join(json.loads(words.read_text()))
+    if shared:
+        assert asked.startswith("pi ")
+        assert asked.endswith(" --of 2 --then train")
+    else:
+        assert asked.startswith("train ")
+        assert "--of" not in asked
+
+
 def submitted_jobs(
     inventory: Inventory, *nodes: str, keys: Mapping[str, str]
 ) -> attached_job.SubmittedJobs:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from core.ground.children import Child
 from core.ground.errors import ExitCode
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs import foreground_job
@@ -137,12 +138,14 @@ def test_a_job_dies_with_its_command(tmp_path: Path) -> None:
         eventually(lambda: gone(pid), "the death of the job")
 
 
-class CountingJob:
+class CountingJob(Child):
     """Stands for a job; counts its interrupts."""
 
     interrupts = 0
 
-    def __init__(self, command: object, **how: object) -> None: ...
+    def __init__(self) -> None: ...
+
+    def __del__(self) -> None: ...
 
     def __enter__(self) -> "CountingJob":
         return self
@@ -152,13 +155,12 @@ class CountingJob:
     def interrupt(self) -> None:
         type(self).interrupts += 1
 
-    def wait(self) -> int:
+    def wait(self, timeout: float | None = None) -> int:
         return 0
 
 
-def test_one_interrupt_is_one_at_every_line_of_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_interrupt_is_one_at_every_line_of_a_start() -> None:
     """The second one would kill the job. Ctrl-C may come between its start and the wait for it."""
-    monkeypatch.setattr(foreground_job, "Child", CountingJob)
     code = foreground_job.run_in_foreground.__code__
     lines = sorted({line for *_, line in code.co_lines() if line is not None})
     for wanted in lines:
@@ -178,7 +180,7 @@ def test_one_interrupt_is_one_at_every_line_of_a_start(monkeypatch: pytest.Monke
         before = sys.gettrace()
         sys.settrace(traced)
         try:
-            ending = foreground_job.run_in_foreground(["job"], {})
+            ending = foreground_job.run_in_foreground(CountingJob)
         finally:
             sys.settrace(before)
         assert ending.interrupted == sent

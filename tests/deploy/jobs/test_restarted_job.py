@@ -94,6 +94,19 @@ def test_what_cannot_be_continued_is_run_again_from_the_beginning(
     assert words[-1] == f"{name}: started again"
 
 
+def test_a_job_that_was_done_does_not_run_again_after_a_loss(roles: PlayedCluster) -> None:
+    """The first coordinator is the one that was started ahead, with both jobs."""
+    code, words = done(roles.root, "killed,0", "pi,train")
+    assert code == 0
+    folder = f"{roles.root}/runs/one"
+    assert [(attempt["jobs"], attempt["resume"]) for attempt in attempts(roles.root)] == [
+        (["pi", "train"], "asked"),
+        (["train"], folder),
+    ]
+    assert words[0].startswith("train: ended with signal 9")
+    assert words[-1] == f"train: started again, resuming {folder}"
+
+
 def test_a_job_that_ends_with_0_and_without_a_result_is_not_done(roles: PlayedCluster) -> None:
     code, words = done(roles.root, "empty")
     assert code == 1

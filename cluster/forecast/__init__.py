@@ -1,0 +1,1 @@
+"""What a training takes on other numbers of nodes: measured costs, a simulation, a table."""

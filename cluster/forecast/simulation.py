@@ -1,0 +1,213 @@
+"""A cluster without sockets or clocks: the policy, the membership and the drive of the product.
+
+Only what takes time is played: coordinator, parameter servers, links and workers. Each of the first
+three does one thing at a time. Pure.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from math import inf
+from random import Random
+from typing import NamedTuple
+
+from cluster.forecast.costs import FittedCosts, Line, MeasuredCosts
+from core.consistency import Grant, Policy, Speeds
+from core.engine.drive import GrantSource, ItemDrive
+from core.engine.membership import Membership
+from core.engine.workers import (
+    Abandon,
+    Add,
+    Answered,
+    Deliver,
+    Dispatch,
+    Drop,
+    Event,
+    Failed,
+    Fence,
+    Instruction,
+    Item,
+    Joined,
+    Probed,
+    ProbeSuspect,
+    Replied,
+)
+
+COORDINATOR = "coordinator"
+SERVER = "server"
+LINK = "link"
+WORKER = "workers"
+WAITING = "stragglers"
+
+ROUND_TRIPS = 4
+"""Round trips of a call: it begins and replies; the worker takes its turn, pulls and pushes."""
+
+LATE_SECONDS = 0.5
+"""The dispatcher draws this often when nothing happens: a late part may go to another worker."""
+
+
+class Links(NamedTuple):
+    """The link of each node: bytes a second, and seconds there and back."""
+
+    bytes_a_second: float
+    round_trip_seconds: float
+
+
+class Stage(NamedTuple):
+    """A piece of a call: what it is counted as, its seconds, and what is busy meanwhile, if any."""
+
+    kind: str
+    seconds: float
+    shared: str = ""
+
+
+class Simulation:
+    """Some updates of one training on so many workers, all of them there from the beginning.
+
+    `complete` has the times at which updates were complete, `spent` the workers' seconds by what
+    they were spent on; one with nothing to do waits.
+    """
+
+    def __init__(self, costs: MeasuredCosts, fit: FittedCosts, links: Links, workers: int) -> None:
+        self._costs = costs
+        self._fit = fit
+        self._links = links
+        self._workers = workers
+        self._random = Random(0)
+        self._policy: Policy = costs.facts.policy(costs.mode_options, costs.slots, Speeds())
+        # Where the workers hold the parameters one call spans all of them.
+        members = 1 if costs.facts.parameters == "workers" else workers
+        self._membership = Membership(range(members))
+        self._now = 0.0
+        self._sequence = count()
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._attempts: dict[int, int] = {}
+        self._free: defaultdict[str, float] = defaultdict(float)
+        self._source = GrantSource(
+            self._policy, self._item, lambda: self._drive.live, lambda: self._now
+        )
+        self._drive = ItemDrive(self._membership, self._source)
+        self.complete: list[float] = []
+        self.spent: defaultdict[str, float] = defaultdict(float)
+        for task in range(members):
+            self._handle(Answered(task))
+
+    def run(self, updates: int, stretch: int) -> None:
+        """Play so many updates, `stretch` at a time: all workers wait at the end of each."""
+        for first in range(0, updates, stretch):
+            self._policy.begin(range(first, min(updates, first + stretch)))
+            self._drain()
+        waited = self._now * len(self._membership.workers) - sum(self.spent.values())
+        self.spent[WAITING] += waited
+
+    def _drain(self) -> None:
+        drive = self._drive
+        while True:
+            drive.forget_withdrawn()
+            for instruction in drive.draw(self._now):
+                self._carry_out([instruction])
+            if drive.exhausted() and not self._membership.open_items:
+                return
+            due = min(self._membership.next_due() or inf, self._now + LATE_SECONDS)
+            self._has_changed = False
+            while not self._has_changed:
+                if not self._events or self._events[0][0] > due:
+                    self._now = max(self._now, due)
+                    self._carry_out(self._membership.tick(self._now))
+                    break
+                self._now, _, happen = heapq.heappop(self._events)
+                happen()
+
+    def _item(self, grant: Grant) -> Item:
+        """One grant has one id, so that a part which is repeated counts once."""
+        return Item(grant.update * (self._costs.slots + 1) + grant.first, WORKER, (grant,))
+
+    def _at(self, time: float, happen: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (time, next(self._sequence), happen))
+
+    def _advance(self, task: int, attempt: int, call: Iterator[Stage], begun: float) -> None:
+        """Begin the next stage of a call that still counts, or reply."""
+        if self._attempts.get(task) != attempt:
+            return
+        stage = next(call, None)
+        if stage is None:
+            self._handle(Replied(task, attempt, None, self._now - begun))
+            return
+        begin = self._now
+        if stage.shared:
+            begin = max(begin, self._free[stage.shared])
+            self._free[stage.shared] = begin + stage.seconds
+        end = begin + stage.seconds
+        self.spent[stage.kind] += end - self._now
+        self._at(end, partial(self._advance, task, attempt, call, begun))
+
+    def _handle(self, event: Event) -> None:
+        self._has_changed = True
+        self._carry_out(self._membership.handle(event, self._now))
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Add(task):
+                    self._handle(Joined(task))
+                case Dispatch(task, item, attempt):
+                    self._attempts[task] = attempt
+                    self._advance(task, attempt, self._call(item.arguments[0]), self._now)
+                case Deliver(outcome):
+                    grant = self._source.granted(outcome)
+                    if self._policy.replied(grant, outcome.task, outcome.seconds):
+                        self.complete.append(self._now)
+                case ProbeSuspect(task):
+                    self._at(self._now, partial(self._handle, Probed(task, True)))
+                case Fence(task, reason):
+                    lost = Failed(task, self._attempts[task], reason)
+                    self._at(self._now, partial(self._handle, lost))
+                case Drop(task) | Abandon(task):
+                    self._attempts.pop(task, None)
+                    back = self._membership.workers[task].due
+                    self._at(back, partial(self._handle, Answered(task)))
+
+    def _call(self, grant: Grant) -> Iterator[Stage]:
+        """Yield the stages of one call, in order."""
+        fit = self._fit
+        costs = self._costs
+        half = Stage(COORDINATOR, self._cost(fit.coordinator, grant) / 2, COORDINATOR)
+        trips = Stage(LINK, ROUND_TRIPS * self._links.round_trip_seconds / 2)
+        yield half
+        yield trips
+        if costs.facts.parameters == "workers":
+            workers = self._workers
+            yield Stage(WORKER, max(self._compute(1 / workers) for _ in range(workers)))
+            size = (fit.pull_bytes + fit.push_bytes) * (workers - 1) / workers
+            yield Stage(LINK, size / self._links.bytes_a_second)
+        else:
+            server = Stage(SERVER, self._cost(fit.server, grant) / costs.servers / 2, SERVER)
+            yield server
+            yield from self._transfer("pulls", fit.pull_bytes)
+            yield Stage(WORKER, self._compute(costs.waves(grant.slots) / costs.waves(costs.slots)))
+            yield from self._transfer("pushes", fit.push_bytes)
+            yield server
+        yield trips
+        yield half
+
+    def _cost(self, line: Line, grant: Grant) -> float:
+        """Return the seconds of one call; an update's first part bears what is once an update."""
+        if not self._costs.in_parts:
+            return line.at(self._workers)
+        if grant.first:
+            return line.slope
+        return line.at(1)
+
+    def _compute(self, share: float) -> float:
+        """Return the seconds of a part of an update: log-normal with the measured deviation."""
+        spread = self._costs.alone.spread
+        noise = self._random.lognormvariate(-spread * spread / 2, spread)
+        return (self._fit.call + self._fit.compute * share) * noise
+
+    def _transfer(self, way: str, size: float) -> Iterator[Stage]:
+        """Yield a call's way through each server's link, then what the worker's own adds."""
+        seconds = size / self._links.bytes_a_second
+        yield Stage(LINK, seconds / self._costs.servers, way)
+        yield Stage(LINK, seconds - seconds / self._costs.servers)
