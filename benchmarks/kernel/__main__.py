@@ -12,7 +12,8 @@ on the same cores, the faster of TensorFlow's and PyTorch's.
 `pytorch` and `tensorflow` (our step in TensorFlow's arithmetic) cut the batch alike: one part a
 core, one thread a part, the gradients summed, one clip and one Adam. Beside them `keras_whole` and
 `pytorch_whole` have the batch in one piece and their libraries' own threads. `one_thread` and
-`one_slot` are the library on one thread, with those slots and with one: what slots cost.
+`one_slot` are the library on one thread, with those slots and with one: what slots cost. The split
+contestants multiply on one thread, so theirs is the peak of `one_thread_sgemm_share`.
 """
 
 import os
@@ -46,6 +47,7 @@ the same."""
 SPLIT = ("keras", "pytorch")
 WHOLE = ("keras_whole", "pytorch_whole")
 OTHERS = (*SPLIT, *WHOLE, "tensorflow", "one_thread", "one_slot")
+SHARES = ("sgemm_share", "one_thread_sgemm_share")
 ROUNDS = {"full": 5, "quick": 2, "smoke": 1}
 CELLS = {"full": GRID, "quick": (PLAIN["h32"], PLAIN["h128"]), "smoke": (SMALLEST,)}
 PRODUCTS = 3
@@ -79,7 +81,7 @@ def measure(
         for contestant in contestants
     }
     taken: dict[str, list[dict[str, float]]] = {contestant.name: [] for contestant in contestants}
-    products: dict[str, list[float]] = {name: [] for name in taken if name in WHOLE}
+    products: dict[str, list[float]] = {name: [] for name in taken if name in (*SPLIT, *WHOLE)}
     for _ in range(rounds):
         for contestant in contestants:
             taken[contestant.name].append(turn(contestant, "steps", times[contestant.name]))
@@ -128,10 +130,14 @@ def row(
             found[f"{name}_over_ours"] = _ratio(turns, taken["ours"], "seconds")
         if name == "one_slot":
             found["slots_cpu_over_one"] = _ratio(taken["one_thread"], turns, "processor_seconds")
-    if peaks:
-        found["peak_flop_per_second"] = max(peaks.values())
-        found["peak_of"] = max(peaks, key=peaks.__getitem__)
+    whole = [name for name in WHOLE if name in peaks]
+    if whole:
+        found["peak_of"] = max(whole, key=peaks.__getitem__)
+        found["peak_flop_per_second"] = peaks[found["peak_of"]]
         found["sgemm_share"] = flop / found["ours"]["seconds"] / found["peak_flop_per_second"]
+    split = [peaks[name] for name in SPLIT if name in peaks]
+    if split:
+        found["one_thread_sgemm_share"] = flop / found["one_thread"]["seconds"] / max(split)
     return found
 
 
@@ -153,7 +159,7 @@ def summarize(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         **{ratio: of(ratio, list(HEADLINES)) for ratio in ratios},
         "slots_cpu_over_one": of("slots_cpu_over_one", list(HEADLINES)),
-        "sgemm_share": of("sgemm_share", list(HEADLINES)),
+        **{share: of(share, list(HEADLINES)) for share in SHARES},
         **{f"lowest_{ratio}": lowest(ratio) for ratio in ratios},
     }
 
@@ -185,7 +191,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="turns of each; default 5, quick 3")
     parser.add_argument("--slots", type=int, default=USUAL_SLOTS, help="of ours; %(default)s")
     parser.add_argument(
-        "--without", action="append", default=[], choices=["keras", "pytorch"], help="leave one out"
+        "--without",
+        action="append",
+        default=[],
+        choices=["keras", "pytorch", "whole", "tensorflow", "one_slot"],
+        help="leave one out; `whole` are both that have the batch in one piece",
     )
     given = parser.parse_args()
     if given.torch_python is None and "pytorch" not in given.without:
@@ -249,7 +259,11 @@ def commands_of(
         torch = [torch_interpreter(torch_python), "-m", "benchmarks.kernel.in_torch"]
         commands["pytorch"] = (torch, {"parts": cores})
         commands["pytorch_whole"] = (torch, {"parts": 1})
-    return commands
+    return {
+        name: command
+        for name, command in commands.items()
+        if name not in without and not ("whole" in without and name in WHOLE)
+    }
 
 
 def _line(found: dict[str, Any]) -> str:
@@ -261,6 +275,8 @@ def _line(found: dict[str, Any]) -> str:
         parts.append(f"the slots' CPU {found['slots_cpu_over_one']:.2f} times that of one")
     if "sgemm_share" in found:
         parts.append(f"{found['sgemm_share']:.0%} of the peak")
+    if "one_thread_sgemm_share" in found:
+        parts.append(f"on one thread {found['one_thread_sgemm_share']:.0%} of that thread's peak")
     return ", ".join(parts)
 
 

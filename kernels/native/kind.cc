@@ -18,7 +18,7 @@ class Run {
         kept_(pass.kept ? pass.kept : pass.memory),
         gradients_(pass.memory + program_.kept * rows_),
         scratch_(gradients_ + program_.scratch * rows_),
-        fixed_(pass.memory + program_.floats * rows_) {}
+        chains_(pass.memory + program_.floats * rows_) {}
 
   void operator()() {
     const bool was_kept = pass_.kept && pass_.by_results;
@@ -173,10 +173,8 @@ class Run {
 
   // ---------------------------------------------------------------------------- with weights
 
-  const float* weights(const Instruction& made) const {
-    const bool is_constant = made.operation == kDense && made.word[3];
-    return (is_constant ? numbers_.constants : numbers_.trained) + made.word[0];
-  }
+  const float* forwards(const Instruction& made) const { return pass_.packed + made.packed; }
+  const float* backwards(const Instruction& made) const { return pass_.packed + made.packed_back; }
   const float* bias(const Instruction& made) const {
     return made.word[1] < 0 ? nullptr : numbers_.trained + made.word[1];
   }
@@ -185,7 +183,7 @@ class Run {
   // The gradient by a kernel (inner, columns), which lies at `place` of the parameters.
   void by_kernel(long place, long outer, Sheet a, long inner, Sheet g, long columns) const {
     float* to = pass_.gradient + place;
-    weights_gradient(pass_.slots, outer, a, inner, g, columns,
+    weights_gradient(pass_.slots, outer, a, inner, g, columns, chains_,
                      [=](long slot, long row, long column, Vector found) {
                        store(to + slot + row * columns + column, found, columns - column);
                      });
@@ -196,8 +194,8 @@ class Run {
 
   void dense(const Instruction& made, const Value& a, const Value& v) const {
     const long inner = a.last(), outputs = v.last();
-    pack(weights(made), inner, outputs, outputs, 1, fixed_);
-    const Product product{at(a), inner, fixed_, bias(made), at(v), outputs, made.relu, false};
+    const Product product{at(a), inner,   forwards(made), bias(made),
+                          at(v), outputs, made.relu,      false};
     product(floats(a) / inner, inner, outputs);
   }
 
@@ -209,8 +207,8 @@ class Run {
       if (made.word[1] >= 0) by_bias(made.word[1], v.outer, by_outputs, outputs);
     }
     if (!a.has_gradient) return;
-    pack(weights(made), outputs, inner, 1, outputs, fixed_);
-    const Product product{by(v), outputs, fixed_, nullptr, by(a), inner, false, adds(made)};
+    const Product product{by(v), outputs, backwards(made), nullptr,
+                          by(a), inner,   false,           adds(made)};
     product(floats(v) / outputs, outputs, inner);
   }
 
@@ -223,12 +221,13 @@ class Run {
     found.width = v.width ? v.width : v.inner;
     found.backward = made.word[3];
     found.inputs = at(a);
-    found.kernel = weights(made);
-    found.bias = bias(made);
     found.outputs = at(v);
     found.kept = kept(made);
     found.gates = scratch_;
-    found.packed = fixed_;
+    found.chains = chains_;
+    found.forwards = forwards(made);
+    found.of_state = backwards(made);
+    found.of_inputs = found.of_state + found.state_floats();
     return found;
   }
 
@@ -258,13 +257,12 @@ class Run {
     const long outputs = v.last(), inner = p.taps * p.channels;
     float* whole = kept(made);
     memset(whole, 0, sizeof(float) * rows_ * p.length);
-    pack(weights(made), inner, outputs, outputs, 1, fixed_);
     for (long row = 0; row < rows_; ++row) {
       float* own = whole + row * p.length;
       memcpy(own + p.before * p.channels, at(a) + row * a.inner, sizeof(float) * a.inner);
       const Product product{own,
                             p.stride * p.channels,
-                            fixed_,
+                            forwards(made),
                             bias(made),
                             at(v) + row * v.inner,
                             outputs,
@@ -283,11 +281,10 @@ class Run {
     by_bias(made.word[1], p.steps, by_outputs, outputs);
     if (!a.has_gradient) return;
     begun(made, 0);
-    pack(weights(made), outputs, inner, 1, outputs, fixed_);
     float *columns = scratch_, *whole = columns + p.steps * inner;
     for (long row = 0; row < rows_; ++row) {
       const Product product{
-          by(v) + row * v.inner, outputs, fixed_, nullptr, columns, inner, false, false};
+          by(v) + row * v.inner, outputs, backwards(made), nullptr, columns, inner, false, false};
       product(p.steps, outputs, inner);
       memset(whole, 0, sizeof(float) * p.length);
       for (long o = 0; o < p.steps; ++o)
@@ -708,11 +705,32 @@ class Run {
   const Program& program_;
   const Numbers& numbers_;
   const long rows_;
-  float *kept_, *gradients_, *scratch_, *fixed_;
+  float *kept_, *gradients_, *scratch_, *chains_;
   bool written_[kMostInstructions] = {};
 };
 
 void run(Pass& pass) { Run{pass}(); }
+
+void pack_weights(const Program& program, const Numbers& numbers, int k, Packing which,
+                  float* packed) {
+  const Instruction& made = program.instructions[k];
+  const Value &v = program.values[k], &a = program.values[made.inputs ? made.input[0] : 0];
+  float *to = packed + made.packed, *back = packed + made.packed_back;
+  if (made.operation == kLstm) {
+    Lstm layer{};
+    layer.features = a.inner, layer.hidden = v.inner;
+    layer.kernel = numbers.trained + made.word[0], layer.bias = numbers.trained + made.word[1];
+    if (which.forwards) layer.pack_forwards(to);
+    if (which.backwards) layer.pack_backwards(a.has_gradient, back);
+  } else if (made.operation == kDense || made.operation == kConvolution) {
+    const bool is_constant = made.operation == kDense && made.word[3];
+    const float* weights = (is_constant ? numbers.constants : numbers.trained) + made.word[0];
+    const long taps = made.operation == kConvolution ? made.word[2] : 1;
+    const long inner = taps * a.last(), outputs = v.last();
+    if (which.forwards) pack(weights, inner, outputs, outputs, 1, to);
+    if (which.backwards && a.has_gradient) pack(weights, outputs, inner, 1, outputs, back);
+  }
+}
 
 }  // namespace
 
@@ -722,4 +740,4 @@ void run(Pass& pass) { Run{pass}(); }
 #define TEXT_OF(kind) TEXT(kind)
 extern const Kind NAME_OF(KIND);
 extern __attribute__((visibility("hidden")))
-const Kind NAME_OF(KIND) = {TEXT_OF(KIND), run, kLanes};
+const Kind NAME_OF(KIND) = {TEXT_OF(KIND), run, pack_weights, kLanes};

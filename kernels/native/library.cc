@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "program.h"
 
@@ -68,123 +69,217 @@ const Kind& chosen() {
 // little stays in a cache whatever their number; of one step of it, all does, beside the weights.
 constexpr long kRowsOfPass = 16;
 
-// Memory of passes that are over, for the next ones: to map and clear it anew costs a third of a
+// The size of a huge page where memory has room for what ends of blocks waste: 2 MB from 2 GB on.
+// 0 where there are none, or a huge page is too large (32 MB on a Pi 5 with pages of 16 KB).
+long huge_page() {
+  long size = 0;
+  FILE* file = fopen("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "r");
+  if (!file) return 0;
+  if (fscanf(file, "%ld", &size) != 1) size = 0;
+  fclose(file);
+  return size <= sysconf(_SC_PHYS_PAGES) / 1024 * sysconf(_SC_PAGESIZE) ? size : 0;
+}
+
+struct Block {
+  float* at = nullptr;
+  long bytes = 0;
+};
+
+// Memory of calls that are over, for the next ones: to map and clear it again costs a third of a
 // narrow network's step. It is mapped, as the C library's heaps do not give back what is freed at
 // their ends.
 class Memories {
  public:
-  // At least `floats`, aligned to a line of the cache; null without memory.
-  float* take(long floats, long* size) {
+  // At least `floats`, aligned to a page; null without memory.
+  Block take(long floats) {
+    const long bytes = sizeof(float) * floats;
     pthread_mutex_lock(&lock_);
-    float* found = nullptr;
-    if (count_) {
-      found = kept_[--count_];
-      *size = sizes_[count_];
+    // The smallest block that is large enough. Without one, the largest makes room.
+    long best = 0;
+    for (long k = 1; k < count_; ++k) {
+      const bool fits = blocks_[k].bytes >= bytes, did = blocks_[best].bytes >= bytes;
+      const bool smaller = blocks_[k].bytes < blocks_[best].bytes;
+      if (did ? fits && smaller : !smaller) best = k;
+    }
+    Block block;
+    if (count_ > 0) {
+      block = blocks_[best];
+      blocks_[best] = blocks_[--count_];
     }
     pthread_mutex_unlock(&lock_);
-    if (found && *size >= floats) return found;
-    unmap(found, *size);
-    *size = floats;
-    void* place = mmap(nullptr, sizeof(float) * floats, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return place == MAP_FAILED ? nullptr : static_cast<float*>(place);
+    if (block.bytes >= bytes) return block;
+    unmap(block);
+    return mapped(bytes);
   }
-  void give(float* memory, long size) {
+  void give(Block block) {
     pthread_mutex_lock(&lock_);
-    if (memory && count_ < kMostThreads) {
-      kept_[count_] = memory;
-      sizes_[count_++] = size;
-      memory = nullptr;
-    }
+    const bool has_room = count_ < kMostBlocks;
+    if (block.at && has_room) blocks_[count_++] = block;
     pthread_mutex_unlock(&lock_);
-    unmap(memory, size);
+    if (!has_room) unmap(block);
   }
   void give_back() {
     pthread_mutex_lock(&lock_);
-    while (count_ > 0) {
-      --count_;
-      unmap(kept_[count_], sizes_[count_]);
-    }
+    while (count_ > 0)
+      unmap(blocks_[--count_]);
     pthread_mutex_unlock(&lock_);
   }
 
  private:
-  static void unmap(float* memory, long size) {
-    if (memory) munmap(memory, sizeof(float) * size);
+  static void unmap(Block block) {
+    if (block.at) munmap(block.at, block.bytes);
   }
+  Block mapped(long bytes) const {
+    const bool is_large = huge_ && bytes >= kLarge * huge_;
+    const long unit = is_large ? huge_ : sysconf(_SC_PAGESIZE);
+    bytes = (bytes + unit - 1) / unit * unit;
+    const long room = is_large ? huge_ : 0;
+    void* place =
+        mmap(nullptr, bytes + room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (place == MAP_FAILED) return {};
+    char* begin = static_cast<char*>(place);
+    if (is_large) {
+      const long before = -reinterpret_cast<uintptr_t>(begin) % huge_;
+      if (before) munmap(begin, before);
+      begin += before;
+      if (room > before) munmap(begin + bytes, room - before);
+      madvise(begin, bytes, MADV_HUGEPAGE);
+    }
+    return {reinterpret_cast<float*>(begin), bytes};
+  }
+
+  static constexpr long kMostBlocks = 3 * kMostThreads;
+  static constexpr long kLarge = 4;  // huge pages, from which on the end of a block is little of it
+  const long huge_ = huge_page();
   pthread_mutex_t lock_ = PTHREAD_MUTEX_INITIALIZER;
-  float* kept_[kMostThreads];
-  long sizes_[kMostThreads];
+  Block blocks_[kMostBlocks];
   long count_ = 0;
 };
 Memories memories;
 
-// Passes that threads take one after the other. It lives until the last of them has looked at it:
-// a call does not wait for a thread that begins when all passes are taken.
+// Where the sum of a pass goes on its way to the node that it is part of.
+struct Sum {
+  Block block;       // of `to`, where that is not the result itself
+  float* to;         // null: memory of its own, when the pass begins
+  long part, parts;  // of the node; its passes are neighbours
+  long added;        // passes that are in it
+};
+
+// Weights to pack and then passes, which threads take one after the other. It lives until the last
+// of them has looked at it: a call does not wait for a thread that begins when all are taken.
 struct Work {
   const Kind* kind;
+  const Program* program;
+  const Numbers* numbers;
+  Packing which;
+  float* packed;
   Pass* passes;
-  long count, floats;  // of memory for the largest pass
+  Sum* sums;           // null: nothing is summed
+  long packs, count;   // how many instructions, how many passes
+  long floats, width;  // of memory for the largest pass, of a sum
   long next, holders;  // atomic
   pthread_mutex_t lock;
-  pthread_cond_t over;
+  pthread_cond_t some_done;
   long done;
   bool failed;
 };
 
+// to = to + from
+void add(float* to, const float* from, long count) {
+  for (long k = 0; k < count; ++k)
+    to[k] = to[k] + from[k];
+}
+
+// Adds what is done of a node in the tree of its passes: neighbours in pairs, then pairs.
+void add_up(Work& work, long k) {
+  const long first = k - work.sums[k].part, parts = work.sums[k].parts;
+  for (long added = 1; added < parts; added *= 2) {
+    const long part = (k - first) & ~(2 * added - 1);
+    Sum &left = work.sums[first + part], &right = work.sums[first + part + added];
+    pthread_mutex_lock(&work.lock);
+    Sum& other = &left == &work.sums[k] ? right : left;
+    work.sums[k].added = added;
+    const bool both = other.added == added;
+    pthread_mutex_unlock(&work.lock);
+    if (!both) return;
+    add(left.to, right.to, work.width);
+    memories.give(right.block);
+    right.block = {};
+    k = first + part;
+  }
+}
+
+bool run_pass(Work& work, long k, float* memory) {
+  Pass& pass = work.passes[k];
+  if (work.sums) {
+    Sum& sum = work.sums[k];
+    if (!sum.to) sum.block = memories.take(work.width), sum.to = sum.block.at;
+    if (!sum.to) return false;
+    memset(sum.to, 0, sizeof(float) * work.width);
+    pass.gradient = sum.to;
+  }
+  if (pass.gradient) pass.statistics = pass.gradient + work.numbers->trained_size;
+  pass.memory = memory;
+  pass.packed = work.packed;
+  if (!memory) return false;
+  work.kind->run(pass);
+  if (work.sums) add_up(work, k);
+  return true;
+}
+
+void wait_for(Work& work, long count) {
+  pthread_mutex_lock(&work.lock);
+  while (work.done < count)
+    pthread_cond_wait(&work.some_done, &work.lock);
+  pthread_mutex_unlock(&work.lock);
+}
+
+void let_go(Work& work) {
+  if (!__atomic_sub_fetch(&work.holders, 1, __ATOMIC_ACQ_REL)) free(&work);
+}
+
 void* work_off(void* given) {
   Work& work = *static_cast<Work*>(given);
   Ieee state;
-  float* memory = nullptr;
-  long size = 0;
+  Block memory;
+  const long all = work.packs + work.count;
   for (;;) {
     const long k = __atomic_fetch_add(&work.next, 1, __ATOMIC_RELAXED);
-    if (k >= work.count) break;
-    if (!memory) memory = memories.take(work.floats, &size);
-    work.passes[k].memory = memory;
-    if (memory) work.kind->run(work.passes[k]);
+    if (k >= all) break;
+    bool ran = true;
+    if (k < work.packs) {
+      work.kind->pack(*work.program, *work.numbers, k, work.which, work.packed);
+    } else {
+      wait_for(work, work.packs);
+      if (!memory.at) memory = memories.take(work.floats);
+      ran = run_pass(work, k - work.packs, memory.at);
+    }
     pthread_mutex_lock(&work.lock);
-    work.failed |= !memory;
-    if (++work.done == work.count) pthread_cond_signal(&work.over);
+    work.failed |= !ran;
+    ++work.done;
+    if (work.done == work.packs || work.done == all) pthread_cond_broadcast(&work.some_done);
     pthread_mutex_unlock(&work.lock);
   }
-  memories.give(memory, size);
-  if (!__atomic_sub_fetch(&work.holders, 1, __ATOMIC_ACQ_REL)) free(given);
+  memories.give(memory);
+  let_go(work);
   return nullptr;
 }
 
-bool run_all(const Program& program, Pass* passes, long count, long threads, const Kind& kind) {
-  long rows = 0;
-  for (long k = 0; k < count; ++k)
-    if (passes[k].slots.rows() > rows) rows = passes[k].slots.rows();
-  Work* work = static_cast<Work*>(malloc(sizeof(Work)));
-  if (!work) return false;
-  *work = {&kind,
-           passes,
-           count,
-           program.floats * rows + program.fixed + kSlack,
-           0,
-           2,
-           PTHREAD_MUTEX_INITIALIZER,
-           PTHREAD_COND_INITIALIZER,
-           0,
-           false};
-  for (long k = 1; k < least(threads, least(count, kMostThreads)); ++k) {
-    __atomic_add_fetch(&work->holders, 1, __ATOMIC_RELAXED);
+// Works with so many threads, this one among them; whether memory was missing.
+bool work_through(Work& work, long threads) {
+  for (long k = 1; k < least(threads, least(work.count, kMostThreads)); ++k) {
+    __atomic_add_fetch(&work.holders, 1, __ATOMIC_RELAXED);
     pthread_t other;
-    if (!pthread_create(&other, nullptr, work_off, work))
+    if (!pthread_create(&other, nullptr, work_off, &work))
       pthread_detach(other);
     else
-      __atomic_sub_fetch(&work->holders, 1, __ATOMIC_RELAXED);
+      __atomic_sub_fetch(&work.holders, 1, __ATOMIC_RELAXED);
   }
-  work_off(work);
-  pthread_mutex_lock(&work->lock);
-  while (work->done < count)
-    pthread_cond_wait(&work->over, &work->lock);
-  const bool failed = work->failed;
-  pthread_mutex_unlock(&work->lock);
-  if (!__atomic_sub_fetch(&work->holders, 1, __ATOMIC_ACQ_REL)) free(work);
-  return !failed;
+  work_off(&work);
+  wait_for(work, work.packs + work.count);
+  const bool failed = work.failed;
+  let_go(work);
+  return failed;
 }
 
 long border(const Batch& batch, long slot) { return batch.recipe.batch_size * slot / batch.slots; }
@@ -195,12 +290,6 @@ long subtree(long first, long end) {
   while (first % (2 * size) == 0 && first + 2 * size <= end)
     size *= 2;
   return size;
-}
-
-// to = to + from
-void add(float* to, const float* from, long count) {
-  for (long k = 0; k < count; ++k)
-    to[k] = to[k] + from[k];
 }
 
 bool is_power_of_two(long x) { return x > 0 && !(x & (x - 1)); }
@@ -266,8 +355,10 @@ class Prepared {
     if (!passes) refusal = "out of memory";
   }
   ~Prepared() {
-    free(passes);
+    for (long k = 0; sums && k < count; ++k)
+      memories.give(sums[k].block);
     free(sums);
+    free(passes);
     free_program(program);
   }
   Prepared(const Prepared&) = delete;
@@ -294,10 +385,55 @@ class Prepared {
     return pass;
   }
 
+  // The sum of so many passes goes to `to`; false without memory.
+  bool sum(long first, long parts, float* to) {
+    if (!sums) sums = static_cast<Sum*>(calloc(count, sizeof(Sum)));
+    for (long part = 0; sums && part < parts; ++part)
+      sums[first + part].part = part, sums[first + part].parts = parts;
+    if (sums) sums[first].to = to;
+    return sums;
+  }
+
+  // Runs all passes; returns null, or why not.
+  const char* run(long threads, const Kind& kind, Packing which) {
+    long rows = 0, slots = 0;
+    for (long k = 0; k < count; ++k) {
+      if (passes[k].slots.rows() > rows) rows = passes[k].slots.rows();
+      if (passes[k].slots.count > slots) slots = passes[k].slots.count;
+    }
+    Work* work = static_cast<Work*>(malloc(sizeof(Work)));
+    const Block packed = memories.take(which.backwards ? program.all_packed : program.packed);
+    bool failed = true;
+    if (packed.at && work) {
+      *work = {&kind,
+               &program,
+               &batch_.numbers,
+               which,
+               packed.at,
+               passes,
+               sums,
+               program.count,
+               count,
+               program.floats * rows + kChains * slots + kSlack,
+               width,
+               0,
+               2,
+               PTHREAD_MUTEX_INITIALIZER,
+               PTHREAD_COND_INITIALIZER,
+               0,
+               false};
+      failed = work_through(*work, threads);
+    } else {
+      free(work);
+    }
+    memories.give(packed);
+    return failed ? "out of memory" : nullptr;
+  }
+
   Program program;
   Pass* passes = nullptr;
-  float* sums = nullptr;
-  long count = 0;
+  Sum* sums = nullptr;
+  long count = 0, width = 0;  // of a sum
   const char* refusal = nullptr;
 
  private:
@@ -324,15 +460,6 @@ long slots_of_pass(const Batch& batch, long threads) {
   return size;
 }
 
-// Adds up the sums of neighbouring passes of one node, in pairs, into the first of them.
-void add_up(Pass* passes, long parts, long width) {
-  for (long step = 1; step < parts; step *= 2) {
-    for (long left = 0; left + step < parts; left += 2 * step) {
-      add(passes[left].gradient, passes[left + step].gradient, width);
-    }
-  }
-}
-
 }  // namespace
 
 const char* gradient_of(const Batch& batch, const Kind& kind, float* nodes, float* losses,
@@ -341,7 +468,8 @@ const char* gradient_of(const Batch& batch, const Kind& kind, float* nodes, floa
   Prepared made(batch);
   if (made.refusal) return made.refusal;
   if (batch.classes > kMostWidth) return "the last value has too many classes";
-  const long trained = batch.numbers.trained_size, width = trained + batch.numbers.statistics_size;
+  const long width = batch.numbers.trained_size + batch.numbers.statistics_size;
+  made.width = width;
   const long end = batch.first_slot + batch.slot_count,
              threads = threads_of(batch, made.program, kind, 4.0),
              size = slots_of_pass(batch, threads);
@@ -351,35 +479,26 @@ const char* gradient_of(const Batch& batch, const Kind& kind, float* nodes, floa
     slots.apart = batch.apart ? width : 0;
     slot += slots.count;
   }
-  if (batch.apart) {
-    memset(nodes, 0, sizeof(float) * batch.slot_count * width);
-  } else {
-    made.sums = static_cast<float*>(calloc(made.count * width, sizeof(float)));
-    if (!made.sums) return "out of memory";
-  }
+  if (batch.apart) memset(nodes, 0, sizeof(float) * batch.slot_count * width);
   for (long k = 0, slot = 0; k < made.count; ++k) {
     Pass& pass = made.passes[k];
     const long row = pass.first_row - begin;
     pass.recipe = &batch.recipe;
     pass.labels = batch.labels + row;
     pass.weights = batch.has_weights ? batch.weights + row : nullptr;
-    pass.gradient = batch.apart ? nodes + slot * width : made.sums + k * width;
-    pass.statistics = pass.gradient + trained;
+    if (batch.apart) pass.gradient = nodes + slot * width;
     pass.losses = losses + slot;
     pass.hits = hits + slot;
     slot += pass.slots.count;
   }
-  if (!run_all(made.program, made.passes, made.count, threads, kind)) return "out of memory";
-  if (batch.apart) return nullptr;
-  Pass* pass = made.passes;
-  for (long node = 0, slot = batch.first_slot; slot < end; ++node) {
-    const long slots = subtree(slot, end), parts = slots / pass->slots.count;
-    add_up(pass, parts, width);
-    memcpy(nodes + node * width, pass->gradient, sizeof(float) * width);
-    pass += parts;
+  long first = 0;
+  for (long node = 0, slot = batch.first_slot; !batch.apart && slot < end; ++node) {
+    const long slots = subtree(slot, end), parts = slots / made.passes[first].slots.count;
+    if (!made.sum(first, parts, nodes + node * width)) return "out of memory";
+    first += parts;
     slot += slots;
   }
-  return nullptr;
+  return made.run(threads, kind, {true, true});
 }
 
 const char* logits_of(const Batch& batch, const Kind& kind, float* logits) {
@@ -393,7 +512,7 @@ const char* logits_of(const Batch& batch, const Kind& kind, float* logits) {
     slots.first[0] = 0, slots.first[1] = least(size, batch.rows - row);
     made.add(slots, row, 0).results = logits + row * batch.classes;
   }
-  return run_all(made.program, made.passes, made.count, threads, kind) ? nullptr : "out of memory";
+  return made.run(threads, kind, {true, false});
 }
 
 namespace {
@@ -426,7 +545,7 @@ const char* layer_of(const Batch& batch, const Kind& kind, float* kept, float* r
   for (long k = 0; k < made.count; ++k)
     made.passes[k].results = results + made.passes[k].first_row * batch.classes;
   const long threads = threads_of(batch, made.program, kind, 1.0);
-  return run_all(made.program, made.passes, made.count, threads, kind) ? nullptr : "out of memory";
+  return made.run(threads, kind, {true, false});
 }
 
 const char* layer_gradient_of(const Batch& batch, const Kind& kind, float* kept,
@@ -439,17 +558,12 @@ const char* layer_gradient_of(const Batch& batch, const Kind& kind, float* kept,
   if (kept) size = *kept >= 1.0f && *kept <= kMostSlots ? static_cast<long>(*kept) : 0;
   if (!is_power_of_two(size) || size > batch.slots) return "kept: not by this layer";
   cut(made, batch, size, kept);
-  const long width = batch.numbers.trained_size;
-  made.sums = static_cast<float*>(calloc(made.count * width + 1, sizeof(float)));
-  if (!made.sums) return "out of memory";
+  made.width = batch.numbers.trained_size;
+  if (!made.sum(0, made.count, by_trained)) return "out of memory";
   for (long k = 0; k < made.count; ++k) {
     Pass& pass = made.passes[k];
     pass.by_results = by_results + pass.first_row * batch.classes;
     pass.by_windows = by_windows + pass.first_row * batch.window_floats;
-    pass.gradient = made.sums + k * width;
   }
-  if (!run_all(made.program, made.passes, made.count, threads, kind)) return "out of memory";
-  add_up(made.passes, made.count, width);
-  memcpy(by_trained, made.passes->gradient, sizeof(float) * width);
-  return nullptr;
+  return made.run(threads, kind, {!kept, true});
 }

@@ -19,7 +19,9 @@ struct Lstm {
   long width;  // of the outputs' rows
   bool backward;
   const float *inputs, *kernel, *bias;
-  float *outputs, *kept, *gates, *packed;
+  float *outputs, *kept, *gates, *chains;
+  // Packed: weights and biases forwards, those of the state and of the inputs backwards.
+  const float *forwards, *of_state, *of_inputs;
   const float* by_outputs;
   float* by_inputs;  // null where nobody wants it
   bool adds;         // to what is in by_inputs
@@ -46,6 +48,13 @@ struct Lstm {
     }
   }
 
+  // The state's weights, and the inputs' where `with_inputs`.
+  void pack_backwards(bool with_inputs, float* to) const {
+    pack_transposed(kernel + features * kGates * hidden, hidden, to);
+    if (with_inputs) pack_transposed(kernel, features, to + state_floats());
+  }
+  long state_floats() const { return kGates * hidden * blocks() * kBlock; }
+
   // Transposed, [block, gate, unit][tile's rows] for each tile of in_columns(rows), missing ones
   // zero.
   void pack_transposed(const float* from, long count, float* to) const {
@@ -65,14 +74,17 @@ struct Lstm {
     });
   }
 
+  void pack_forwards(float* to) const {
+    pack_gates(kernel, features + hidden, to);
+    pack_gates(bias, 1, to + blocks() * (features + hidden) * kRow);
+  }
+
   void forward() const {
     const long all_rows = features + hidden;
-    float *weights = packed, *biases = packed + blocks() * all_rows * kRow;
-    pack_gates(kernel, all_rows, weights);
-    pack_gates(bias, 1, biases);
+    const float* biases = forwards + blocks() * all_rows * kRow;
     for (long t = 0; t < steps; ++t) {
       for (long unit = 0; unit < hidden; unit += kLanes) {
-        const float* b = weights + unit * all_rows * kGates;
+        const float* b = forwards + unit * all_rows * kGates;
         in_rows<kAccumulators / kGates>(rows, [&](auto size, long row) {
           cells<decltype(size)::value>(t, unit, row, b, biases + unit * kGates);
         });
@@ -87,10 +99,10 @@ struct Lstm {
     z.each([&](int, int gate, Vector& x) { x = load(start + gate * kLanes); });
     const long at = place(t) + row;
     constexpr long of_gates = kGates * kLanes;
-    z.multiply(inputs + at * features, features, 1, b, of_gates, features);
+    z.multiply(inputs + at * features, features, b, of_gates, features);
     if (t > 0) {
       const long before = place(t - 1) + row;
-      z.multiply(outputs + before * width, width, 1, b + features * of_gates, of_gates, hidden);
+      z.multiply(outputs + before * width, width, b + features * of_gates, of_gates, hidden);
     }
     float* now = kept_at(t, unit / kBlock, row) + unit % kBlock;
     const long step_back = blocks() * rows * kKept * kBlock;
@@ -122,17 +134,13 @@ struct Lstm {
     constexpr long width = N * kLanes;
     long left = hidden;
     for (; left >= kBlock; left -= kBlock, a += apart(), b += kRow * width)
-      sum.multiply(a, kRow, 1, b, width, kRow);
+      sum.multiply(a, kRow, b, width, kRow);
     for (int gate = 0; left > 0 && gate < kGates; ++gate, b += left * width)
-      sum.multiply(a + gate * kBlock, kRow, 1, b, width, left);
+      sum.multiply(a + gate * kBlock, kRow, b, width, left);
   }
 
   void backwards(const Slots& slots) const {
-    float* of_state = packed;
-    float* of_inputs = of_state + kGates * hidden * blocks() * kBlock;
     float* carry = gates + blocks() * apart();
-    pack_transposed(kernel + features * kGates * hidden, hidden, of_state);
-    if (by_inputs) pack_transposed(kernel, features, of_inputs);
     memset(carry, 0, sizeof(float) * blocks() * rows * kBlock);
     for (long t = steps - 1; t >= 0; --t) {
       in_columns(hidden, [&](auto vectors, long unit) {
@@ -142,7 +150,7 @@ struct Lstm {
                                              carry);
         });
       });
-      if (by_inputs) inputs_of(t, of_inputs);
+      if (by_inputs) inputs_of(t);
     }
     weights(slots);
   }
@@ -181,7 +189,7 @@ struct Lstm {
     }
   }
 
-  void inputs_of(long t, const float* of_inputs) const {
+  void inputs_of(long t) const {
     in_columns(features, [&](auto vectors, long column) {
       constexpr int N = decltype(vectors)::value;
       in_rows<rows_for(N)>(rows, [&](auto size, long row) {
@@ -212,11 +220,12 @@ struct Lstm {
         };
       };
       weights_gradient(slots, steps, {inputs + place(0) * features, direction * features, features},
-                       features, by_gates, kRow, into(by_kernel));
+                       features, by_gates, kRow, chains, into(by_kernel));
       // The first step's state is zero and adds nothing to the state's weights.
       weights_gradient(slots, steps - 1, {outputs + place(0) * width, direction * width, width},
-                       hidden, after_first, kRow, into(by_kernel + features * kGates * hidden));
-      weights_gradient(slots, steps, kOnes, 1, by_gates, kRow, into(by_bias));
+                       hidden, after_first, kRow, chains,
+                       into(by_kernel + features * kGates * hidden));
+      weights_gradient(slots, steps, kOnes, 1, by_gates, kRow, chains, into(by_bias));
     }
   }
 };

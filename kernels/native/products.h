@@ -58,7 +58,7 @@ struct Product {
       const long at = column + n * kLanes;
       x = bias ? load(bias + at, columns - at) : all(0.0f);
     });
-    sum.multiply(a + row * a_row, a_row, 1, b + column * inner, N * kLanes, inner);
+    sum.multiply(a + row * a_row, a_row, b + column * inner, N * kLanes, inner);
     sum.each([&](int r, int n, Vector& x) {
       const long at = column + n * kLanes, left = columns - at;
       float* into = to + (row + r) * to_row + at;
@@ -73,8 +73,8 @@ struct Sheet {
   const float* at;
   long outer, row;
 };
-constexpr float kOne = 1.0f;
-constexpr Sheet kOnes{&kOne, 0, 0};
+constexpr float kOne[kBlock] = {1.0f};  // and what a vector reads behind it
+constexpr Sheet kOnes{kOne, 0, 0};
 
 // f(slot's sum in the tree): `leaf(slot)` makes a tile for each slot, and the sums of pairs of
 // neighbours follow, again and again. What is on the stack is a subtree that waits for its right
@@ -93,37 +93,71 @@ INLINE Tile<R, N> tree_of(long slots, Leaf leaf) {
   return sum;
 }
 
-// put(place, k, column, sum) for chains a[o][row][k] * g[o][row][column] of each slot: o from the
-// last one down, the slot's rows upwards. Place 0 has their sum in the tree, or place `apart` *
-// slot each one's own.
+// What a chunk's rows take of the first cache, of which the smallest have 32 KB. A row has a line
+// of the left operand.
+constexpr long kChunkBytes = 24 << 10, kLineBytes = 64;
+
+// chains[slot][k][column] = the sum of a[o][row][k] * g[o][row][column] over a slot's rows: o from
+// the last one down, the rows upwards; so many `vectors` of columns. Rows come in chunks that stay
+// in the first cache while all k pass over them; between chunks a chain waits in the memory.
+template <int N>
+void chains_of(const Slots& slots, long outer, Sheet a, long inner, Sheet g, float* chains) {
+  constexpr long width = N * kLanes, most = kChunkBytes / (kLineBytes + 4 * width);
+  for (long slot = 0; slot < slots.count; ++slot, chains += inner * width) {
+    const long first = slots.first[slot], rows = slots.first[slot + 1] - first;
+    const long chunk = rows < most ? most / (rows > 0 ? rows : 1) : 1;
+    long end = outer;
+    do {
+      const long begin = end > chunk ? end - chunk : 0;
+      in_rows<rows_for(N)>(inner, [&](auto size, long k) {
+        Tile<decltype(size)::value, N> chain;
+        float* waiting = chains + k * width;
+        if (end == outer)
+          chain.clear();
+        else
+          chain.load_from(waiting);
+        for (long o = end - 1; o >= begin; --o) {
+          chain.multiply_neighbours(a.at + o * a.outer + first * a.row + k, a.row,
+                                    g.at + o * g.outer + first * g.row, g.row, rows);
+        }
+        chain.store_to(waiting);
+      });
+      end = begin;
+    } while (end > 0);
+  }
+}
+
+// put(place, k, column, sum) for the chains above, `chains` being their memory, kChains floats for
+// each slot. Place 0 has their sum in the tree, or place `apart` * slot each one's own.
 template <class Put>
 void weights_gradient(const Slots& slots, long outer, Sheet a, long inner, Sheet g, long columns,
-                      Put put) {
-  in_columns(columns, [&](auto vectors, long column) {
-    constexpr int N = decltype(vectors)::value;
-    in_rows<rows_for(N)>(inner, [&](auto size, long k) {
-      constexpr int R = decltype(size)::value;
-      auto leaf = [&](long slot) {
-        Tile<R, N> chain;
-        chain.clear();
-        const long first = slots.first[slot], rows = slots.first[slot + 1] - first;
-        for (long o = outer - 1; o >= 0; --o) {
-          chain.multiply(a.at + o * a.outer + first * a.row + k, 1, a.row,
-                         g.at + o * g.outer + first * g.row + column, g.row, rows);
+                      float* chains, Put put) {
+  for (long begin = 0; begin < inner; begin += kInnerAtOnce) {
+    const long count = least(kInnerAtOnce, inner - begin);
+    in_columns(columns, [&](auto vectors, long column) {
+      constexpr int N = decltype(vectors)::value;
+      chains_of<N>(slots, outer, {a.at + begin, a.outer, a.row}, count,
+                   {g.at + column, g.outer, g.row}, chains);
+      in_rows<rows_for(N)>(count, [&](auto size, long k) {
+        constexpr int R = decltype(size)::value;
+        auto leaf = [&](long slot) {
+          Tile<R, N> chain;
+          chain.load_from(chains + (slot * count + k) * N * kLanes);
+          return chain;
+        };
+        auto put_all = [&](long place, Tile<R, N> sum) {
+          sum.each(
+              [&](int r, int n, Vector x) { put(place, begin + k + r, column + n * kLanes, x); });
+        };
+        if (slots.apart) {
+          for (long slot = 0; slot < slots.count; ++slot)
+            put_all(slot * slots.apart, leaf(slot));
+        } else {
+          put_all(0, tree_of<R, N>(slots.count, leaf));
         }
-        return chain;
-      };
-      auto put_all = [&](long place, Tile<R, N> sum) {
-        sum.each([&](int r, int n, Vector x) { put(place, k + r, column + n * kLanes, x); });
-      };
-      if (slots.apart) {
-        for (long slot = 0; slot < slots.count; ++slot)
-          put_all(slot * slots.apart, leaf(slot));
-      } else {
-        put_all(0, tree_of<R, N>(slots.count, leaf));
-      }
+      });
     });
-  });
+  }
 }
 
 }  // namespace

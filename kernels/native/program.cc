@@ -278,7 +278,7 @@ class Reader {
 
   // Places in the memory; what of it an instruction shares with the others comes last.
   void place() {
-    long shared = 0, fixed = 0;
+    long shared = 0, back = 0;
     for (int k = 0; k < program_.count; ++k) {
       Value& v = program_.values[k];
       Instruction& made = program_.instructions[k];
@@ -290,24 +290,27 @@ class Reader {
           v.gradient = take(program_.scratch, v.floats());
       }
       const long last = a.last(), width = v.last();
-      long own = 0, packed = 0;
+      long own = 0, packed = 0, packed_back = 0;
       switch (made.operation) {
         case kLstm: {
           const long blocks = blocks_of(width);
           made.kept = keep(v.dims[0] * blocks * 5 * 16);
           program_.work += 4.0 * (last + width) * v.floats();
           own = (v.dims[0] + 1) * blocks * 64 + blocks * 16;
-          packed = (last + width + 1) * blocks * 64 + 4 * width * 16 * (blocks + blocks_of(last));
+          packed = (last + width + 1) * blocks * 64;
+          packed_back = 4 * width * 16 * (blocks + blocks_of(last));
           break;
         }
         case kDense:
-          packed = (last + 16) * (width + 16) + 16;
+          packed = last * blocks_of(width) * 16;
+          packed_back = width * blocks_of(last) * 16;
           program_.work += 1.0 * last * v.floats();
           break;
         case kConvolution: {
           const long taps = made.word[2];
           own = 2 * (a.dims[0] + taps) * last + v.dims[0] * taps * last;
-          packed = (taps * last + 16) * (width + 16);
+          packed = taps * last * blocks_of(width) * 16;
+          packed_back = width * blocks_of(taps * last) * 16;
           program_.work += 1.0 * taps * last * v.floats();
           made.kept = keep((a.dims[0] + taps) * last);
           break;
@@ -324,12 +327,16 @@ class Reader {
           break;
       }
       if (own > shared) shared = own;
-      if (packed > fixed) fixed = packed;
+      made.packed = take(program_.packed, packed);
+      made.packed_back = take(back, packed_back);
     }
+    for (int k = 0; k < program_.count; ++k)
+      program_.instructions[k].packed_back += program_.packed;
+    program_.all_packed = program_.packed + back;
     share();
-    program_.floats = program_.kept + program_.scratch + shared;
+    program_.floats = program_.kept + program_.scratch;
+    take(program_.floats, shared);
     program_.work += 10.0 * program_.floats;
-    program_.fixed = fixed;
   }
 
   // Whether `v` lies where its only input does: a relu behind a product.
@@ -377,9 +384,11 @@ class Reader {
   }
 
   long keep(long floats) { return take(program_.kept, floats); }
+  // At a line of the cache, whatever the number of rows.
   static long take(long& from, long floats) {
-    from += floats;
-    return from - floats;
+    const long place = from;
+    from += (floats + 15) / 16 * 16;
+    return place;
   }
 
   Program& program_;

@@ -78,9 +78,10 @@ struct Instruction {
   int32_t input[kMostOperands];
   int32_t word[8];  // what follows the inputs in the program
   float number(int k) const { return float_of(static_cast<uint32_t>(word[k])); }
-  long kept;    // the place of what the gradient needs beside the values
-  bool relu;    // this product ends with it
-  bool folded;  // nothing to do: what made the input writes here
+  long kept;                 // the place of what the gradient needs beside the values
+  long packed, packed_back;  // the places of packed weights
+  bool relu;                 // this product ends with it
+  bool folded;               // nothing to do: what made the input writes here
 };
 
 // Rows of each slot of a pass: slot k has rows first[k] to first[k + 1].
@@ -107,8 +108,10 @@ struct Program {
   long kept = 0;     // floats a row of values and of what else the gradient needs; gradients follow
   long scratch = 0;  // floats a row of gradients; what instructions use in turn follows
   long floats = 0;   // of memory a row, all of it
-  long fixed = 0;    // of memory a pass: packed weights, sums
-  double work = 0;   // of a row's logits: about multiply-adds
+  long packed =
+      0;  // floats of weights as products read them forwards; those of the gradient follow
+  long all_packed = 0;  // floats of both
+  double work = 0;      // of a row's logits: about multiply-adds
   const char* refusal = nullptr;
 };
 
@@ -130,7 +133,8 @@ struct Pass {
   const float* windows;
   const int32_t* labels;
   const float* weights;  // of each window in the loss, or null
-  float* memory;         // program.floats * rows, program.fixed and kSlack floats
+  float* memory;         // program.floats * rows, kChains * slots and kSlack floats
+  const float* packed;   // all weights, which passes of a call share
   // Of a layer, with its windows outside: what its values are kept in, or null; the loss by its
   // results, null forwards; the loss by its windows.
   float* kept;
@@ -144,12 +148,21 @@ struct Pass {
   float *losses, *hits;
 };
 
+// Of the gradients by weights, for each slot: so many rows of 64 at a time.
+constexpr long kInnerAtOnce = 256, kChains = kInnerAtOnce * 64;
+
 constexpr long kSlack = 64;  // floats behind the memory that a whole vector may read
+
+// Which weights a call needs packed.
+struct Packing {
+  bool forwards, backwards;
+};
 
 // One kind of processor.
 struct Kind {
   const char* name;
   void (*run)(Pass&);
+  void (*pack)(const Program&, const Numbers&, int instruction, Packing, float* packed);
   int lanes;
 };
 

@@ -28,6 +28,7 @@ constexpr int kLanes = 16, kAccumulators = 24;
 constexpr int kLanes = 8, kAccumulators = 12;
 #elif defined(__ARM_NEON)
 constexpr int kLanes = 4, kAccumulators = 24;
+#define BY_LANE  // its multiplications take any lane of a factor
 #else
 #error "this kind of processor has no vectors here: compile it with -DSCALAR"
 #endif
@@ -50,6 +51,22 @@ INLINE Vector load(const float* from) {
 }
 
 INLINE void store(float* to, Vector v) { memcpy(to, &v, sizeof v); }
+
+#ifdef BY_LANE
+// Element k of `v` in all lanes. It is no instruction: a multiplication reads it where it is.
+INLINE Vector lane(Vector v, int k) {
+  switch (k) {
+    case 0:
+      return __builtin_shufflevector(v, v, 0, 0, 0, 0);
+    case 1:
+      return __builtin_shufflevector(v, v, 1, 1, 1, 1);
+    case 2:
+      return __builtin_shufflevector(v, v, 2, 2, 2, 2);
+    default:
+      return __builtin_shufflevector(v, v, 3, 3, 3, 3);
+  }
+}
+#endif
 
 // The first `count` floats, where a vector has more.
 INLINE Vector load(const float* from, long count) {
@@ -186,25 +203,59 @@ struct Tile {
   INLINE_MEMBER void clear() {
     each([](int, int, Vector& x) { x = all(0.0f); });
   }
+  void load_from(const float* rows) {
+    each([&](int r, int n, Vector& x) { x = load(rows + (r * N + n) * kLanes); });
+  }
+  void store_to(float* rows) {
+    each([&](int r, int n, Vector& x) { store(rows + (r * N + n) * kLanes, x); });
+  }
 
-  // += the sum over k, upwards, of a[r * row + k * step] * b[k * next + n * kLanes].
-  INLINE_MEMBER void multiply(const float* a, long row, long step, const float* b, long next,
-                              long count) {
+  // += the sum over k, upwards, of a[r * row + k] * b[k * next + n * kLanes].
+  INLINE_MEMBER void multiply(const float* a, long row, const float* b, long next, long count) {
+#ifdef BY_LANE
+    for (; count >= kLanes; count -= kLanes, a += kLanes) {
+      Vector values[R];
+      UNROLL for (int r = 0; r < R; ++r) values[r] = load(a + r * row);
+      UNROLL for (int k = 0; k < kLanes; ++k, b += next)
+          turn<true>(b, [&](int r) { return lane(values[r], k); });
+    }
+#endif
+    for (; count > 0; --count, ++a, b += next)
+      turn<(R < N)>(b, [&](int r) { return all(a[r * row]); });
+  }
+
+  // += the sum over k, upwards, of a[k * step + r] * b[k * next + n * kLanes]. It may read a vector
+  // from every fourth of the R neighbours on.
+  INLINE_MEMBER void multiply_neighbours(const float* a, long step, const float* b, long next,
+                                         long count) {
     for (; count > 0; --count, a += step, b += next) {
-      if constexpr (R < N) {  // the shorter side stays in registers
-        Vector value[R];
-        UNROLL for (int r = 0; r < R; ++r) value[r] = all(a[r * row]);
-        UNROLL for (int n = 0; n < N; ++n) {
-          Vector column = load(b + n * kLanes);
-          UNROLL for (int r = 0; r < R; ++r) at[r][n] = fma(value[r], column, at[r][n]);
-        }
-      } else {
-        Vector column[N];
-        UNROLL for (int n = 0; n < N; ++n) column[n] = load(b + n * kLanes);
-        UNROLL for (int r = 0; r < R; ++r) {
-          Vector value = all(a[r * row]);
-          UNROLL for (int n = 0; n < N; ++n) at[r][n] = fma(value, column[n], at[r][n]);
-        }
+#ifdef BY_LANE
+      Vector values[(R + kLanes - 1) / kLanes];
+      UNROLL for (int r = 0; r < R; r += kLanes) values[r / kLanes] = load(a + r);
+      turn<(R < N)>(b, [&](int r) { return lane(values[r / kLanes], r % kLanes); });
+#else
+      turn<(R < N)>(b, [&](int r) { return all(a[r]); });
+#endif
+    }
+  }
+
+ private:
+  // += value(r) * b[n * kLanes]; the values or the columns stay in registers.
+  template <bool values_stay, class Value>
+  INLINE_MEMBER void turn(const float* b, Value value) {
+    if constexpr (values_stay) {
+      Vector left[R];
+      UNROLL for (int r = 0; r < R; ++r) left[r] = value(r);
+      UNROLL for (int n = 0; n < N; ++n) {
+        Vector column = load(b + n * kLanes);
+        UNROLL for (int r = 0; r < R; ++r) at[r][n] = fma(left[r], column, at[r][n]);
+      }
+    } else {
+      Vector column[N];
+      UNROLL for (int n = 0; n < N; ++n) column[n] = load(b + n * kLanes);
+      UNROLL for (int r = 0; r < R; ++r) {
+        const Vector left = value(r);
+        UNROLL for (int n = 0; n < N; ++n) at[r][n] = fma(left, column[n], at[r][n]);
       }
     }
   }

@@ -16,6 +16,7 @@ from benchmarks.kernel.__main__ import (
 )
 from benchmarks.kernel.cells import DEEP, GRID, PLAIN, floor_flop
 from benchmarks.kernel.contestant import Contestant, Missing, torch_interpreter
+from benchmarks.kernel.modelled import loops
 from benchmarks.kernel.serving import fastest
 from tests.shown import part
 from tests.tables import table
@@ -27,6 +28,22 @@ def build(order):
     return (lambda: order["loss"]), {"variant": "echo"}
 serve(build, lambda: None)
 """
+
+LISTING = """
+      10: 3dc00001     \tldr\tq1, [x0]
+      14: 4f811042     \tfmla\tv2.4s, v2.4s, v1.s[0]
+      18: 4e22cc43     \tfmla\tv3.4s, v2.4s, v2.4s
+      1c: 54ffffa8     \tb.hi\t0x10 <.text+0x10>
+      20: 3d800001     \tstr\tq1, [x0]
+      24: b5ffffe0     \tcbnz\tx0, 0x20 <.text+0x20>
+"""
+
+
+def test_a_modelled_loop_multiplies_by_lane_and_stores_nothing() -> None:
+    (loop,) = loops(LISTING)
+    assert (loop.multiplications, loop.count("ld")) == (1, 1)
+    assert loop.assembly.splitlines()[:2] == [".Lturn:", "ldr\tq1, [x0]"]
+    assert loop.assembly.endswith("b.hi\t.Lturn\n")
 
 
 def test_the_floor_counts_what_multiplies_at_every_step() -> None:
@@ -49,6 +66,7 @@ def test_a_ratio_is_taken_within_each_round_and_the_peak_is_the_faster_product()
     assert found["peak_flop_per_second"] == PRODUCT_FLOP / 0.2
     share = floor_flop(PLAIN["h32"]) / 2.0 * 0.2 / PRODUCT_FLOP
     assert found["sgemm_share"] == pytest.approx(share)
+    assert found["one_thread_sgemm_share"] == pytest.approx(2 * share)
 
 
 def test_the_grid_is_the_thesis_and_the_dblstm_and_quick_is_two_of_it() -> None:
@@ -71,6 +89,8 @@ def test_the_fair_contestants_cut_the_batch_as_ours_does(
     assert told == table("benchmarks/tables", "contestants")
     alone = commands_of(4, "", ["keras", "pytorch"])
     assert list(alone) == ["ours", "one_thread", "one_slot", "tensorflow"]
+    few = commands_of(4, str(torch), ["keras", "whole", "tensorflow", "one_slot"])
+    assert list(few) == ["ours", "one_thread", "pytorch"]
 
 
 @pytest.mark.parametrize(("weights", "loss"), [(11, 1.8), (10, 1.801)])

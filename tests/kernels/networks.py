@@ -39,7 +39,12 @@ MODELS: dict[str, Choice] = {
     "kth": KthModel(hidden=33),
     "spectral": SpectralModel(hidden=16, dropout=0.0),
     "hybrid": HybridModel(filters=8, hidden=8, layers=1, statistics_hidden=8, dropout=0.0),
+    "one-step": ThesisModel(hidden=8, n_stacked_layers=1),
+    "long": ThesisModel(hidden=8, n_stacked_layers=1),
 }
+STEPS_OF = {"one-step": 1, "long": 150}
+"""Of a window, where it has another number: a long one's gradient comes in several chunks, and not
+in the same ones on each kind of processor."""
 GROUPED = {"highway": 4}
 """How many slots batch norm takes together, where it is more than one."""
 
@@ -89,11 +94,15 @@ class Case:
     keep: float = 1.0
     words: Sequence[int] = ()
 
+    @property
+    def steps(self) -> int:
+        return STEPS_OF.get(self.name, STEPS)
+
     @cached_property
     def network(self) -> BuiltIn:
         return build(
             MODELS[self.name],
-            window_steps=STEPS,
+            window_steps=self.steps,
             channels=CHANNELS,
             classes=CLASSES,
             keep_probability=self.keep,
@@ -113,7 +122,7 @@ class Case:
     @cached_property
     def batch(self) -> Batch:
         draws = np.random.default_rng(3)
-        windows = draws.normal(size=(WINDOWS, STEPS, CHANNELS)).astype(np.float32)
+        windows = draws.normal(size=(WINDOWS, self.steps, CHANNELS)).astype(np.float32)
         labels = draws.integers(0, CLASSES, WINDOWS).astype(np.int32)
         weights = draws.uniform(0.5, 2.0, WINDOWS).astype(np.float32)
         return Batch(labels, windows, weights)
