@@ -92,22 +92,25 @@ class Memories {
  public:
   // At least `floats`, aligned to a page; null without memory.
   Block take(long floats) {
-    const long bytes = sizeof(float) * floats;
+    const long bytes = rounded_up(sizeof(float) * floats, kUnit);
     pthread_mutex_lock(&lock_);
-    // The smallest block that is large enough. Without one, the largest makes room.
-    long best = 0;
-    for (long k = 1; k < count_; ++k) {
-      const bool fits = blocks_[k].bytes >= bytes, did = blocks_[best].bytes >= bytes;
-      const bool smaller = blocks_[k].bytes < blocks_[best].bytes;
-      if (did ? fits && smaller : !smaller) best = k;
+    // The smallest block that is large enough, and not over twice that: or else memory of passes
+    // would hold sums. Without one, the largest makes room.
+    long best = -1, largest = 0;
+    for (long k = 0; k < count_; ++k) {
+      const long size = blocks_[k].bytes;
+      if (size > blocks_[largest].bytes) largest = k;
+      const bool fits = size >= bytes && size / 2 <= bytes;
+      if (fits && (best < 0 || size < blocks_[best].bytes)) best = k;
     }
     Block block;
     if (count_ > 0) {
-      block = blocks_[best];
-      blocks_[best] = blocks_[--count_];
+      const long place = best < 0 ? largest : best;
+      block = blocks_[place];
+      blocks_[place] = blocks_[--count_];
     }
     pthread_mutex_unlock(&lock_);
-    if (block.bytes >= bytes) return block;
+    if (best >= 0) return block;
     unmap(block);
     return mapped(bytes);
   }
@@ -131,9 +134,8 @@ class Memories {
   }
   Block mapped(long bytes) const {
     const bool is_large = huge_ && bytes >= kLarge * huge_;
-    const long unit = is_large ? huge_ : sysconf(_SC_PAGESIZE);
-    bytes = (bytes + unit - 1) / unit * unit;
     const long room = is_large ? huge_ : 0;
+    if (is_large) bytes = rounded_up(bytes, huge_);
     void* place =
         mmap(nullptr, bytes + room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (place == MAP_FAILED) return {};
@@ -148,6 +150,9 @@ class Memories {
     return {reinterpret_cast<float*>(begin), bytes};
   }
 
+  static long rounded_up(long bytes, long unit) { return (bytes + unit - 1) / unit * unit; }
+
+  static constexpr long kUnit = 1 << 16;  // whole pages on each machine
   static constexpr long kMostBlocks = 3 * kMostThreads;
   static constexpr long kLarge = 4;  // huge pages, from which on the end of a block is little of it
   const long huge_ = huge_page();
@@ -253,6 +258,10 @@ void* work_off(void* given) {
       wait_for(work, work.packs);
       if (!memory.at) memory = memories.take(work.floats);
       ran = run_pass(work, k - work.packs, memory.at);
+    }
+    if (__atomic_load_n(&work.next, __ATOMIC_RELAXED) >= all) {
+      memories.give(memory);  // before the call is over: the next one takes it
+      memory = {};
     }
     pthread_mutex_lock(&work.lock);
     work.failed |= !ran;
