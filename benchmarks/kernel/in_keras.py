@@ -12,7 +12,7 @@ import os
 from typing import Any
 
 import core.engine.environment  # noqa: F401  (before tensorflow)
-from benchmarks.kernel.ours import one_thread_an_operation
+from benchmarks.kernel.ours import PRODUCT, one_thread_an_operation
 from benchmarks.kernel.serving import Step, serve
 
 import keras  # isort: skip
@@ -20,7 +20,6 @@ import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
 
 Layer = Any
-PRODUCT = 2048
 
 
 def dense(arrays: Any, name: str, activation: str | None = None) -> Layer:

@@ -21,6 +21,7 @@ from worker_node.gradient import GradientOfBatch
 import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
 
+PRODUCT = 2048
 WORKER_THREADS = 2 + 2
 """Workers + 2, as `RoleOptions.inter_op_threads` says."""
 
@@ -78,7 +79,8 @@ def build(order: dict[str, Any]) -> tuple[Step, dict[str, Any]]:
 def main() -> None:
     """Serve until standard input ends."""
     one_thread_an_operation(len(os.sched_getaffinity(0)))
-    serve(build, lambda: None)
+    factor = tf.random.uniform([PRODUCT, PRODUCT])
+    serve(build, lambda: tf.matmul(factor, factor).numpy())
 
 
 if __name__ == "__main__":
