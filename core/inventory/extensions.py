@@ -112,6 +112,8 @@ class ModelFacts:
 
     name: ClassVar[str]
     Options: ClassVar[type[Choice]]
+    remembers_statistics: ClassVar[bool] = False
+    """Whether a process keeps what it measures of each window: kernels/native/recall.cc."""
 
     @classmethod
     @abstractmethod

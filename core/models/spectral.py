@@ -189,6 +189,7 @@ class MeasuredNetwork(BuiltIn):
     statistics: StandardizedStatistics
 
     reads_samples: ClassVar[bool] = True
+    remembers_statistics = True
 
     @property
     def measuring(self) -> MeasuringForLayers:
