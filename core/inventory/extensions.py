@@ -112,13 +112,16 @@ class ModelFacts:
 
     name: ClassVar[str]
     Options: ClassVar[type[Choice]]
-    remembers_statistics: ClassVar[bool] = False
-    """Whether a process keeps what it measures of each window: kernels/native/recall.cc."""
 
     @classmethod
     @abstractmethod
     def widest_layer(cls, options: Any) -> int:
         """Units of the widest layer, both directions together: what the memory estimate goes by."""
+
+    @classmethod
+    def remembers_statistics(cls) -> bool:
+        """Say whether a process keeps what it measures of each window (kernels/native/recall.cc)."""
+        return False
 
 
 MODES = Registry("mode", "core.consistency", ModeFacts)

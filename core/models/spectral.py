@@ -189,7 +189,11 @@ class MeasuredNetwork(BuiltIn):
     statistics: StandardizedStatistics
 
     reads_samples: ClassVar[bool] = True
-    remembers_statistics = True
+
+    @classmethod
+    def remembers_statistics(cls) -> bool:
+        """Say yes: the statistics follow from the window alone."""
+        return True
 
     @property
     def measuring(self) -> MeasuringForLayers:

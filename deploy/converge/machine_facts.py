@@ -362,7 +362,7 @@ def alone(train: "TrainJob") -> int:
 
 def _remembering(model: "Choice", memory: RoleMemory) -> RoleMemory:
     """Add what a worker remembers of its windows, where the network measures them."""
-    if not MODELS[model.name].remembers_statistics:
+    if not MODELS[model.name].remembers_statistics():
         return memory
     return replace(memory, worker=memory.worker + REMEMBERED_BYTES)
 
