@@ -120,7 +120,7 @@ class ModelFacts:
 
     @classmethod
     def remembers_statistics(cls) -> bool:
-        """Say whether a process keeps what it measures of each window (kernels/native/recall.cc)."""
+        """Say whether a process keeps what it measures of windows (kernels/native/recall.cc)."""
         return False
 
 
