@@ -118,6 +118,11 @@ class ModelFacts:
     def widest_layer(cls, options: Any) -> int:
         """Units of the widest layer, both directions together: what the memory estimate goes by."""
 
+    @classmethod
+    def remembers_statistics(cls) -> bool:
+        """Say whether a process keeps what it measures of windows (kernels/native/recall.cc)."""
+        return False
+
 
 MODES = Registry("mode", "core.consistency", ModeFacts)
 CODECS = Registry("codec", "core.engine.codecs", CodecFacts)

@@ -190,6 +190,11 @@ class MeasuredNetwork(BuiltIn):
 
     reads_samples: ClassVar[bool] = True
 
+    @classmethod
+    def remembers_statistics(cls) -> bool:
+        """Say yes: the statistics follow from the window alone."""
+        return True
+
     @property
     def measuring(self) -> MeasuringForLayers:
         """The part that computes the statistics."""

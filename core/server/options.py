@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from core.inventory import Inventory, Task
 
 RoleName = Literal["ps", "worker"]
+_LEAST_PEERS = 16
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,13 @@ class RoleOptions:
         """Return how many threads execute graphs, in the server's pool and again in a job's.
 
         On a parameter server workers + 2: each worker may have a call that waits here, and a thread
-        must serve what the calls wait for. On a worker, which only the coordinator calls, one a
-        core and two: they do not grow with the cluster.
+        must serve what the calls wait for. On a worker one a core, and four for abandoned calls
+        that hold some. They do not grow with the cluster: in `allreduce`, where one function spans
+        all workers, its operations receive the others' values without holding a thread.
         """
         if self.role == "ps":
             return self.peers + 2
-        return max(2, self.cores) + 2
+        return max(2, self.cores) + 4
 
 
 def parser(role: RoleName) -> argparse.ArgumentParser:
@@ -306,6 +308,15 @@ def device_flags(inventory: "Inventory", task: "Task") -> tuple[str, ...]:
     return "--device", str(ClaimedDevice(settings.kind, number, not settings.memory_growth))
 
 
+def peers(inventory: "Inventory") -> int:
+    """The number of workers that a server's thread pool allows: a power of two, at least 16.
+
+    A server needs a thread for each worker (docs/engine.md). The power of two leaves room, so that
+    one worker more does not restart every role.
+    """
+    return max(_LEAST_PEERS, 1 << (len(inventory.of_role("worker")) - 1).bit_length())
+
+
 def workers_here(inventory: "Inventory", task: "Task") -> int | None:
     """Return how many workers share a worker's machine; None for one, and for other roles."""
     count = len(inventory.workers_beside(task)) if task.role == "worker" else 1
@@ -353,7 +364,7 @@ def placed(
         host=task.host,
         port=task.port,
         metrics_port=task.metrics_port,
-        peers=len(inventory.of_role("worker")),
+        peers=peers(inventory),
         guard=parsed.guard or ("loopback" if inventory.one_host else "none"),
         shared=parsed.shared or inventory.shared_folder,
         log_format=parsed.log_format or inventory.logging.format,

@@ -4,7 +4,7 @@ The memory of a role in a training is estimated from twelve measured figures. Pu
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -269,6 +269,8 @@ four slots, and in sixteen of `sync` (`python -m benchmarks.memory`; x86-64, TF 
 _BYTES_OF_ELEMENT = 4
 IDLE_MEGABYTES = 91
 """Anonymous memory of a waiting role, mostly of TensorFlow (experiments/pages/performance.md)."""
+REMEMBERED_BYTES = 2**25
+"""The most that a process remembers of windows (kMostBytes of kernels/native/recall.cc)."""
 
 
 @dataclass(frozen=True)
@@ -337,12 +339,11 @@ def training_memory(mode: str, slots: int, workers: int, model: "Choice") -> Rol
     units = MODELS[model.name].widest_layer(model)
     rows = MODES[mode].server_vectors(slots)
     if not MODES[mode].shares_batches():
-        return estimate(
-            units, rows, part=slots
-        )  # each worker computes whole batches, by one function
+        # Each worker computes whole batches, by one function.
+        return _remembering(model, estimate(units, rows, part=slots))
     worker_slots = max(1, -(-slots // max(1, workers)))
     part = 1 << (worker_slots - 1).bit_length()  # aligned subtrees: 1, 2, 4 and so on
-    return estimate(units, rows, part, prepared=slots)
+    return _remembering(model, estimate(units, rows, part, prepared=slots))
 
 
 def alone(train: "TrainJob") -> int:
@@ -354,10 +355,16 @@ def alone(train: "TrainJob") -> int:
         number = train.slots
     else:
         number = _MEASURED_SLOTS[0]
-    role_memory = estimate(
-        MODELS[train.model.name].widest_layer(train.model), part=number, prepared=number
-    )
+    units = MODELS[train.model.name].widest_layer(train.model)
+    role_memory = _remembering(train.model, estimate(units, part=number, prepared=number))
     return role_memory.coordinator + role_memory.worker - IDLE_MEGABYTES * MEGABYTE
+
+
+def _remembering(model: "Choice", memory: RoleMemory) -> RoleMemory:
+    """Add what a worker remembers of its windows, where the network measures them."""
+    if not MODELS[model.name].remembers_statistics():
+        return memory
+    return replace(memory, worker=memory.worker + REMEMBERED_BYTES)
 
 
 def _parameters(units: int) -> int:

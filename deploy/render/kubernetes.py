@@ -13,11 +13,11 @@ import yaml
 
 from core.ground.errors import UsageError
 from core.logs.lines import LogSettings
-from core.server.options import cage_flags, logging_flags, reach
+from core.server.options import cage_flags, logging_flags, peers, reach
 from deploy.cluster.places import shared_folders
 from deploy.common.command_line import filled
 from deploy.render.network import graph_ports, metrics_ports, ranges
-from deploy.render.units import MODULES, pace, peers
+from deploy.render.units import MODULES, pace
 
 if TYPE_CHECKING:
     from core.inventory import Inventory, Task

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from core.control.door import MOST_DESCRIPTORS
 from core.logs.lines import LogSettings
-from core.server.options import cage_flags, device_flags, logging_flags, reach, workers_here
+from core.server.options import (
+    cage_flags,
+    device_flags,
+    logging_flags,
+    peers,
+    reach,
+    workers_here,
+)
 from deploy.cluster import places
 from deploy.cluster.places import (
     CONFIGURATION,
@@ -27,7 +34,6 @@ DEVICE_FILES: Mapping[str, str] = {"cpu": "", "gpu": "char-nvidia*", "tpu": "cha
 """The files of a kind of device, as systemd names the group that /proc/devices shows."""
 MODULES: Mapping[str, str] = {"ps": "ps_node", "worker": "worker_node"}
 BACKOFF_SYSTEMD = 254
-_LEAST_THREADS = 16
 
 JOB_UNIT = "pscluster-job@.service"
 """A job on the coordinator's node, by its id."""
@@ -62,15 +68,6 @@ def unit_of_job(job: str) -> str:
 def unit_path(name: str) -> str:
     """The path of a unit's file."""
     return f"{UNIT_FOLDER}/{name}"
-
-
-def peers(inventory: "Inventory") -> int:
-    """The number of workers that a server's thread pool allows: a power of two, at least 16.
-
-    A server needs a thread for each worker (docs/engine.md). The power of two leaves room, so that
-    one worker more does not restart every role.
-    """
-    return max(_LEAST_THREADS, 1 << (len(inventory.of_role("worker")) - 1).bit_length())
 
 
 def role_unit(

@@ -47,8 +47,8 @@ class Int8(Codec):
     The unit is the smallest in which the block's largest finite magnitude is at most 127, and never
     below 2^-101. Gradients are rounded stochastically: up with the probability of the fraction, so
     that the mean of many is unbiased (QSGD, Alistarh et al., arXiv 1610.02132). Parameters
-    (`nearest`) are rounded to nearest. What is not finite arrives as NaN, a magnitude near the
-    largest float32 may arrive as infinity.
+    (`nearest`) are rounded to nearest, ties to even. What is not finite arrives as NaN, a magnitude
+    near the largest float32 may arrive as infinity.
 
     The random fraction is a hash of the value's bits, its place in the block and the block's
     largest magnitude: a counter that everybody has who has the values. So a node of the tree of
@@ -84,11 +84,11 @@ class Int8(Codec):
         units = units_of(largest, BITS)
         scaled = tf.bitcast(magnitudes, tf.float32) * power_of_two(254 - units)
         if self.nearest:
-            fractions = tf.constant(0.5)
+            rounded = tf.round(scaled)
         else:
-            fractions = _fractions(blocks, largest)
+            rounded = tf.floor(scaled + _fractions(blocks, largest))
         finite = magnitudes < INFINITY
-        whole = tf.cast(tf.where(finite, tf.floor(scaled + fractions), 0.0), tf.int8)
+        whole = tf.cast(tf.where(finite, rounded, 0.0), tf.int8)
         signed = tf.where(blocks < 0.0, -whole, whole)
         numbers = tf.where(finite, signed, tf.constant(NOT_A_NUMBER, tf.int8))
         exponents = tf.bitcast(tf.cast(units, tf.uint8), tf.int8)

@@ -153,7 +153,7 @@ def test_bytes_are_what_their_definition_says_and_are_not_changed_again(values: 
     values = np.clip(values, -3e38, 3e38)
     units = units_by_definition(values, WIDTH, 127)
     scaled = (np.abs(values) / units).astype(np.float32)
-    whole = np.sign(values) * np.floor(scaled + np.float32(0.5)) * units
+    whole = np.sign(values) * np.rint(scaled) * units
     assert_array_equal(there_and_back(values, Int8(nearest=True)), whole)
     once = there_and_back(values, INT8)
     below = np.sign(values) * np.floor(scaled) * units
@@ -164,6 +164,12 @@ def test_bytes_are_what_their_definition_says_and_are_not_changed_again(values: 
     cut = values.size // BLOCK * BLOCK
     parts = [there_and_back(part, INT8) for part in (values[:cut], values[cut:])]
     assert_same_bits(np.concatenate(parts), once)
+
+
+def test_int8_rounds_parameters_to_nearest_and_ties_to_even() -> None:
+    below_half = np.nextafter(np.float32(0.5), np.float32(0.0))
+    values = np.array([127.0, below_half, 0.5, 1.5, -below_half, -1.5], np.float32)
+    assert there_and_back(values, Int8(nearest=True)).tolist() == [127.0, 0.0, 0.0, 2.0, 0.0, -2.0]
 
 
 def test_the_mean_of_many_roundings_is_the_value_at_every_place_of_a_block() -> None:

@@ -27,9 +27,9 @@ def test_a_workers_threads_do_not_grow_with_the_cluster(monkeypatch: pytest.Monk
     for peers in (2, 128):
         flags = ("--peers", str(peers))
         assert role("ps", *flags).inter_op_threads == peers + 2
-        assert role("worker", *flags).inter_op_threads == 10
-        assert role("worker", *flags, "--workers-here", "2").inter_op_threads == 6
-        assert role("worker", *flags, "--workers-here", "128").inter_op_threads == 4
+        assert role("worker", *flags).inter_op_threads == 12
+        assert role("worker", *flags, "--workers-here", "2").inter_op_threads == 8
+        assert role("worker", *flags, "--workers-here", "128").inter_op_threads == 6
 
 
 @pytest.mark.parametrize(("host", "guard"), table("core/server/tables", "guards").items())

@@ -56,7 +56,7 @@ def test_a_role_reports_its_life_also_after_it_has_read_its_inventory(tmp_path: 
             assert wait.heard[0] == "STATUS=loading TensorFlow"
             assert f"STATUS=serving on port {port}" in wait.heard
             arguments = Path(f"/proc/{process.pid}/cmdline").read_text()
-            assert "\0--peers\x002\0" in arguments
+            assert "\0--peers\x0016\0" in arguments
             assert "\0--guard\0loopback\0" in arguments
             assert "--inventory" not in arguments
             process.terminate()

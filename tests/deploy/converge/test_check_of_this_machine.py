@@ -1,6 +1,7 @@
 """Whether a cluster can start here, and the memory that its roles are expected to take."""
 
 import json
+import re
 from bisect import bisect_left
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,14 @@ from core.models.thesis import ThesisModel
 from deploy.cluster.services import ClusterStatus, RoleState, RoleStatus
 from deploy.common.project import ROOT
 from deploy.converge.check import Finding, NodeFacts, Precondition, check_node
-from deploy.converge.machine_facts import MEGABYTE, estimate, memory_of_roles, training_memory
+from deploy.converge.machine_facts import (
+    IDLE_MEGABYTES,
+    MEGABYTE,
+    alone,
+    estimate,
+    memory_of_roles,
+    training_memory,
+)
 from tests.deploy.converge.pi import thesis
 from tests.deploy.converge.tables import TABLES, rows
 
@@ -160,6 +168,18 @@ def test_more_slots_at_once_take_less_of_a_worker_and_more_of_the_coordinator() 
     assert estimate(32, part=8).worker < estimate(32).worker == estimate(32, part=1).worker
     eight, one, plain = (estimate(32, prepared=count).coordinator for count in (8, 1, 4))
     assert eight > plain == one
+
+
+@pytest.mark.parametrize("model", ["spectral", "hybrid"])
+def test_a_worker_counts_what_it_remembers_of_windows(model: str) -> None:
+    source = (ROOT / "kernels/native/recall.cc").read_text()
+    (bits,) = re.findall(r"kMostBytes = 1L << (\d+);", source)
+    train = TrainJob.model_validate({"model": {"name": model}, "slots": 4})
+    plain = estimate(MODELS[model].widest_layer(train.model))
+    with_statistics = replace(plain, worker=plain.worker + (1 << int(bits)))
+    for mode in ("async", "sync"):
+        assert training_memory(mode, 4, 1, train.model).worker == with_statistics.worker
+    assert alone(train) == (plain.coordinator + with_statistics.worker - IDLE_MEGABYTES * MEGABYTE)
 
 
 @rows("the_estimate_follows_what_auto_becomes", "cores", "settings", "same")
