@@ -51,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     raise_limit()
     with Cancel() as cancel:
         try:
+            _refuse_another_order(options)
             inventory = load(options.inventory, options.set)
             log = _log(options, inventory)
             os.environ.update(
@@ -69,6 +70,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except ClusterError as problem:
             log.end_with(problem)
             return problem.exit_code
+
+
+def _refuse_another_order(options: argparse.Namespace) -> None:
+    """Raise UsageError where --of and --then do not fit each other or the job."""
+    if not options.of and not options.then:
+        return
+    if options.job not in JOBS or options.of <= len(options.then):
+        raise UsageError(
+            f"--of {options.of}: expected {' or '.join(JOBS)}, and a number of jobs that counts"
+            " this one and each --then"
+        )
 
 
 def _run_job(
@@ -238,6 +250,11 @@ def _training(options: argparse.Namespace, inventory: Inventory, log: JobLogging
         inventory = _with_run(inventory)
     app = _app(options, inventory, resumed)
     if app is not None and app.environment:
+        if options.of:
+            raise UsageError(
+                f"--of {options.of}: {app.path} has requirements of its own: run {options.job} by"
+                " itself"
+            )
         continue_in(environments(inventory), app.environment, ["cluster", *options.command_line])
     inventory = with_app(inventory, app)
     log.to_terminal(quiet=options.quiet)

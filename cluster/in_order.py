@@ -17,7 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from cluster.jobs.cancel import Cancel
+from cluster.apps.app import remove_copies
+from cluster.jobs.cancel import STOP_SIGNALS, Cancel
 from core.ground.children import dies_with_parent
 from core.ground.errors import ExitCode
 from core.inventory import Inventory
@@ -61,6 +62,7 @@ def run_in_order(
     preparing = 0
     if not READS_RECORDINGS.isdisjoint(jobs):
         preparing = _prepare_recordings(inventory)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     load_jobs(*jobs)
     if not os.read(_CHANNEL, 1):
         return ExitCode.CANCELLED
@@ -74,8 +76,8 @@ def run_in_order(
         code = _run_in_fork(partial(run, job), cancel)
         if code:
             return code
+        os.write(_CHANNEL, b"\n")  # first: a job whose run is forgotten would run again
         _forget_run()
-        os.write(_CHANNEL, b"\n")
     return run(jobs[-1], cancel)
 
 
@@ -86,26 +88,21 @@ def _prepare_recordings(inventory: Inventory) -> int:
     or what is wrong with them.
     """
 
-    def prepare() -> int:
+    def prepare(cancel: Cancel) -> int:
         silence = os.open(os.devnull, os.O_RDWR)
         for descriptor in range(3):
             os.dup2(silence, descriptor)
         from cluster.jobs.progress import Display
         from cluster.jobs.sources import load_dataset
 
-        with Cancel() as cancel:
-            load_dataset(inventory, Display(quiet=True), cancel, lambda event: None)
+        load_dataset(inventory, Display(quiet=True), cancel, lambda event: None)
         return ExitCode.DONE
 
     return _fork(prepare)
 
 
 def _run_in_fork(run: Callable[[Cancel], int], cancel: Cancel) -> int:
-    def run_cancellable() -> int:
-        with Cancel() as cancel:
-            return run(cancel)
-
-    code = _await_end(_fork(run_cancellable), cancel)
+    code = _await_end(_fork(run), cancel)
     if code < 0:
         with suppress(OSError):  # SIGKILL has no handler
             signal.signal(-code, signal.SIG_DFL)
@@ -113,27 +110,32 @@ def _run_in_fork(run: Callable[[Cancel], int], cancel: Cancel) -> int:
     return code
 
 
-def _fork(run: Callable[[], int]) -> int:
+def _fork(run: Callable[[Cancel], int]) -> int:
     """Run a function in a child process, which dies with this one; return the child's id.
 
-    Its exit code is what the function returns, and 1 after a traceback. Main thread only.
+    Its exit code is what the function returns, and 1 after a traceback. Requests to stop stay
+    blocked in this process: it has to know the child first. Main thread only.
     """
     sys.stdout.flush()
     sys.stderr.flush()
     bind = dies_with_parent()
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     child = os.fork()
     if child:
         return child
     code: int = ExitCode.FAILED
     try:
         bind()
-        code = run()
+        with Cancel() as cancel:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+            code = run(cancel)
     except BaseException:
         traceback.print_exc()
     finally:
         with suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()
+            remove_copies()
         os._exit(code)
 
 

@@ -8,20 +8,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, linear_regression
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from core.ground.errors import ClusterError, UsageError, reason_of
 from core.ground.files import atomic_write, read_object
 from core.inventory.extensions import MODES, ModeFacts
+from core.inventory.slots import MOST_SLOTS
+
+if TYPE_CHECKING:
+    from core.inventory.training import TrainJob
 
 SCHEMA = 1
 LARGEST_FILE = 1 << 20
 
 _Count = Annotated[int, Field(strict=True, ge=1, le=10**12)]
-_Amount = Annotated[float, Field(ge=0.0, le=1e15, allow_inf_nan=False)]
-_Seconds = Annotated[float, Field(gt=0.0, le=1e9, allow_inf_nan=False)]
+_Slots = Annotated[int, Field(strict=True, ge=1, le=MOST_SLOTS)]
+_Bytes = Annotated[float, Field(ge=0.0, le=1e15, allow_inf_nan=False)]
+_Amount = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
+_Seconds = Annotated[float, Field(gt=0.0, le=1e6, allow_inf_nan=False)]
 _Word = Annotated[str, Field(max_length=200)]
 
 
@@ -38,9 +44,9 @@ class RolesRun:
     coordinator_seconds: _Amount
     server_seconds: _Amount
     worker_seconds: _Amount
-    sent_bytes: _Amount
-    received_bytes: _Amount
-    slots: _Count
+    sent_bytes: _Bytes
+    received_bytes: _Bytes
+    slots: _Slots
     updates_an_epoch: _Count
     spread: _Amount
     """Deviation of a call's seconds over their median, if there is one worker."""
@@ -65,11 +71,17 @@ class MeasuredCosts:
     runs: Annotated[tuple[RolesRun, ...], Field(min_length=1, max_length=64)]
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a mode that does not exist, and without a run of one worker."""
+        """Raises ValueError for no mode or other options, and without a run of one worker."""
         if self.mode not in MODES or not MODES[self.mode].needs_roles():
             raise ValueError(f"mode: {self.mode!r} is no mode on roles")
         if self.alone.workers != 1:
             raise ValueError("runs: expected one of one worker")
+        try:
+            self.mode_options  # noqa: B018  it validates
+        except ValidationError as problem:
+            first = problem.errors()[0]
+            where = ".".join(map(str, ("options", *first["loc"])))
+            raise ValueError(f"{where}: {first['msg']}") from None
 
     @property
     def facts(self) -> type[ModeFacts]:
@@ -78,7 +90,7 @@ class MeasuredCosts:
 
     @property
     def mode_options(self) -> Any:
-        """The options of the mode; None for a mode without any. Raises ValueError."""
+        """The options of the mode; None for a mode without any."""
         if self.facts.Options is None:
             return None
         return self.facts.Options.model_validate(self.options)
@@ -205,6 +217,13 @@ def fitted(costs: MeasuredCosts, largest: int | None = None) -> FittedCosts:
     )
 
 
+def app_of(train: "TrainJob") -> str:
+    """Return the word for what a training trains: its app, else its network."""
+    if train.app is None:
+        return train.model.name
+    return Path(train.app).stem
+
+
 _ENTRIES = TypeAdapter(tuple[MeasuredCosts, ...])
 REMEDY = "`fab app check APP --out FILE` measures and writes it"
 
@@ -249,11 +268,17 @@ def add_costs(path: Path, costs: MeasuredCosts) -> None:
 
 
 def entry_of(path: Path, app: str | None, mode: str | None, codec: str | None) -> MeasuredCosts:
-    """Return the latest entry with these words; None fits any. Raises UsageError."""
+    """Return the latest entry with these words; None fits any, but of one app alone.
+
+    Raises UsageError.
+    """
     entries = read_costs(path)
-    for entry in reversed(entries):
-        if entry.is_for(app, mode, codec):
-            return entry
+    fitting = [entry for entry in entries if entry.is_for(app, mode, codec)]
+    apps = dict.fromkeys(entry.app for entry in fitting)
+    if len(apps) > 1:
+        raise UsageError(f"{path}: has costs of {', '.join(apps)}: name one with --app")
+    if fitting:
+        return fitting[-1]
     missing = " ".join(filter(None, (app, mode, codec)))
     measured = (
         "; ".join(f"{entry.app} {entry.mode} {entry.codec}" for entry in entries) or "nothing"

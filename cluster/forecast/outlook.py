@@ -21,7 +21,6 @@ FEWEST_UPDATES = 400
 FEWEST_STEPS = 100
 SLOTS = "slots"
 SECONDS_A_DAY = 86_400.0
-MOST_NODES = 100_000
 LEAST_SHARE = 1e-6
 """Least share of the speed: with more failures nothing ever ends."""
 
@@ -104,7 +103,7 @@ def outlooks(
     speeds: dict[int, tuple[float, str]] = {}
 
     def speed_of(nodes: int) -> tuple[float, str]:
-        at_work = min(nodes, _most_at_work(costs))
+        at_work = _at_work(costs, nodes)
         if at_work not in speeds:
             speeds[at_work] = _speed(costs, fit, assumed, at_work)
         speed, limit = speeds[at_work]
@@ -138,11 +137,11 @@ def _windows_of_job(costs: MeasuredCosts) -> int:
     return costs.windows * costs.alone.updates_an_epoch * costs.epochs
 
 
-def _most_at_work(costs: MeasuredCosts) -> int:
+def _at_work(costs: MeasuredCosts, nodes: int) -> int:
     """More workers than a step has slots compute no part of it."""
     if costs.in_parts:
-        return costs.slots
-    return MOST_NODES
+        return min(nodes, costs.slots)
+    return nodes
 
 
 def _is_played(costs: MeasuredCosts, nodes: int) -> bool:

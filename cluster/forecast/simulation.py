@@ -34,6 +34,7 @@ from core.engine.workers import (
     ProbeSuspect,
     Replied,
 )
+from core.ground.errors import UsageError
 
 COORDINATOR = "coordinator"
 SERVER = "server"
@@ -46,6 +47,11 @@ ROUND_TRIPS = 4
 
 LATE_SECONDS = 0.5
 """The dispatcher draws this often when nothing happens: a late part may go to another worker."""
+LATE_SHARE = 0.1
+"""It does after this share of a longer time until something happens, so that work is bounded."""
+
+MOST_LOST = 3
+"""Calls of each worker that may be given up before one ends."""
 
 
 class Links(NamedTuple):
@@ -81,6 +87,7 @@ class Simulation:
         members = 1 if costs.facts.parameters == "workers" else workers
         self._membership = Membership(range(members))
         self._now = 0.0
+        self._lost = 0
         self._sequence = count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._attempts: dict[int, int] = {}
@@ -110,7 +117,7 @@ class Simulation:
                 self._carry_out([instruction])
             if drive.exhausted() and not self._membership.open_items:
                 return
-            due = min(self._membership.next_due() or inf, self._now + LATE_SECONDS)
+            due = min(self._membership.next_due() or inf, self._next_look())
             self._has_changed = False
             while not self._has_changed:
                 if not self._events or self._events[0][0] > due:
@@ -119,6 +126,13 @@ class Simulation:
                     break
                 self._now, _, happen = heapq.heappop(self._events)
                 happen()
+
+    def _next_look(self) -> float:
+        """Return when a late part may go to another worker, unless something happens before."""
+        seconds = LATE_SECONDS
+        if self._events:
+            seconds = max(seconds, LATE_SHARE * (self._events[0][0] - self._now))
+        return self._now + seconds
 
     def _item(self, grant: Grant) -> Item:
         """One grant has one id, so that a part which is repeated counts once."""
@@ -156,12 +170,19 @@ class Simulation:
                     self._attempts[task] = attempt
                     self._advance(task, attempt, self._call(item.arguments[0]), self._now)
                 case Deliver(outcome):
+                    self._lost = 0
                     grant = self._source.granted(outcome)
                     if self._policy.replied(grant, outcome.task, outcome.seconds):
                         self.complete.append(self._now)
                 case ProbeSuspect(task):
                     self._at(self._now, partial(self._handle, Probed(task, True)))
                 case Fence(task, reason):
+                    self._lost += 1
+                    if self._lost > MOST_LOST * len(self._membership.workers):
+                        raise UsageError(
+                            "the training does not end: its calls take minutes, after which a"
+                            " worker counts as lost: take a faster --link or smaller batches"
+                        )
                     lost = Failed(task, self._attempts[task], reason)
                     self._at(self._now, partial(self._handle, lost))
                 case Drop(task) | Abandon(task):

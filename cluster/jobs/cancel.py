@@ -20,6 +20,9 @@ result is to be written."""
 SHOW_CURSOR = b"\x1b[?25h"
 
 
+STOP_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM})
+
+
 class JobCancelled(Exception):
     """The user asked to stop, and there is nothing to finish first."""
 
@@ -35,7 +38,7 @@ class Cancel(AbstractContextManager["Cancel"]):
         self._child: int | None = None
 
     def __enter__(self) -> "Cancel":
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in STOP_SIGNALS:
             self._before[number] = signal.signal(number, self._hear)
         return self
 
@@ -59,12 +62,14 @@ class Cancel(AbstractContextManager["Cancel"]):
     def passed_on_to(self, child: int) -> Iterator[None]:
         """Pass every request to stop on to a child process, one from before too.
 
-        The child must not be waited for inside.
+        They may be blocked since before its fork. The child must not be waited for inside.
         """
+        asked = self.asked
         self._child = child
         try:
-            if self.asked:
+            if asked:
                 os.kill(child, signal.SIGINT)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
             yield
         finally:
             self._child = None

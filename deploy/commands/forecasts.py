@@ -110,9 +110,12 @@ def forecast(flags: ForecastFlags) -> None:
 
 
 def _like(inventory: "Inventory", flags: ForecastFlags) -> ForecastFlags:
-    """Return the flags with mode, codec and servers of the inventory where they are left out."""
+    """Return the flags with app, mode, codec and servers of the inventory where left out."""
+    from cluster.forecast.costs import app_of
+
     train = inventory.jobs.train
     return flags.but(
+        app=flags.app or app_of(train),
         mode=train.mode,
         codec=train.codec.name,
         servers=flags.servers or len(inventory.of_role("ps")) or None,

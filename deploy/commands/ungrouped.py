@@ -11,6 +11,7 @@ from pathlib import Path
 
 from core.ground.errors import UsageError
 from core.ground.files import whole_file
+from core.inventory.templates import MOST_ROLES
 from core.logs import say
 from deploy.commands.action import run_module, takes
 from deploy.commands.flags import (
@@ -30,9 +31,6 @@ from deploy.common.command_line import command
 DEFAULT_NAME = "local"
 LONGEST_NAME = 63
 """Characters of a name in an inventory (`core.inventory.fields`)."""
-
-
-MOST_ROLES = 128
 
 
 class InitFlags(ActionFlags):

@@ -83,10 +83,12 @@ def advances_of(
     named: str,
     sample: Callable[[], Sample],
     enough: Callable[[AdvanceReading[Sample]], bool],
+    refuse_ended: Callable[[], None] = lambda: None,
 ) -> list[AdvanceReading[Sample]]:
     """Read how far a training is until it is `enough`, it ends, or LONGEST_SECONDS are over.
 
-    Raises ClusterError with the line that it ended with, if it came to no update.
+    Raises ClusterError with the line that it ended with, if it came to no update, and what
+    `refuse_ended()`, called each second, raises.
     """
     assert process.stdout is not None
     begin = time.monotonic()
@@ -96,6 +98,7 @@ def advances_of(
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while not is_enough and time.monotonic() - begin < LONGEST_SECONDS:
+            refuse_ended()
             if not selector.select(1.0):
                 continue
             piece = os.read(process.stdout.fileno(), 1 << 16)

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.forecast.costs import MeasuredCosts, RolesRun, add_costs, refuse_unless_costs
+from cluster.forecast.costs import MeasuredCosts, RolesRun, add_costs, app_of, refuse_unless_costs
 from core.ground.children import Child
 from core.ground.errors import ClusterError, UsageError
 from core.ground.files import parsed_json
@@ -24,7 +24,7 @@ from core.inventory.templates import local_inventory
 from core.logs import say
 from core.metrics.process import processor, usable_cores
 from core.server.sockets import answers
-from deploy.common.command_line import settings
+from deploy.common.command_line import named, settings
 from deploy.common.interrupts import interruptible, waiting_for
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.forecast.measurements import AdvanceReading, advances_of, measured_run
@@ -33,7 +33,7 @@ from deploy.jobs.services import environment_here
 from deploy.render.units import MODULES
 
 if TYPE_CHECKING:
-    from core.inventory import Inventory
+    from core.inventory import Inventory, Task
 
 WORKERS = (1, 2, 4)
 READY_SECONDS = 300.0
@@ -98,13 +98,9 @@ def measured_costs(inventory: "Inventory", flags: Sequence[str]) -> MeasuredCost
     for workers in WORKERS:
         with waiting_for(f"training for some seconds on {workers} of this machine"):
             runs.append(measured_roles(here, flags, workers, servers))
-    if train.app is None:
-        app = train.model.name
-    else:
-        app = Path(train.app).stem
     options = train.mode_options
     return MeasuredCosts(
-        app=app,
+        app=app_of(train),
         mode=train.mode,
         codec=train.codec.name,
         options={} if options is None else options.model_dump(mode="json"),
@@ -135,6 +131,7 @@ def measured_roles(
         path.write_text(local_inventory(workers, servers), encoding="utf-8")
         stack.enter_context(interruptible())
         processes = stack.enter_context(_roles(path))
+        refuse_ended = partial(_refuse_ended, processes, Path(folder))
         command = module_command(
             "cluster",
             "train",
@@ -171,7 +168,9 @@ def measured_roles(
             f"{workers} workers",
             lambda: {name: processor_seconds(process) for name, process in taken.items()},
             enough,
+            refuse_ended,
         )
+        refuse_ended()
         if len(measured) < 3:
             raise ClusterError(
                 f"{workers} workers: the training did not come to enough updates: take a smaller"
@@ -185,6 +184,7 @@ def measured_roles(
 def _roles(path: Path) -> Iterator[dict[str, Child]]:
     """Start the roles of a local inventory, and end them. Raises ClusterError."""
     inventory = load(path)
+    folder = path.parent
     with ExitStack() as stack:
         tasks = (*inventory.of_role("ps"), *inventory.of_role("worker"))
         processes = {
@@ -195,16 +195,35 @@ def _roles(path: Path) -> Iterator[dict[str, Child]]:
                         *("--inventory", str(path), "--task", str(task.index)),
                     ),
                     environment=environment_for_any_folder(),
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
+                    stdout=stack.enter_context(_log_of(folder, task.name).open("wb")),
+                    stderr=subprocess.STDOUT,
                 )
             )
             for task in tasks
         }
         for task in tasks:
-            if not until(partial(answers, task.host, task.port, 1.0), READY_SECONDS, LOOK_SECONDS):
+
+            def is_settled(process: Child = processes[task.name], task: "Task" = task) -> bool:
+                return process.poll() is not None or answers(task.host, task.port, 1.0)
+
+            settled = until(is_settled, READY_SECONDS, LOOK_SECONDS)
+            _refuse_ended(processes, folder)
+            if not settled:
                 raise ClusterError(f"{task.name} did not become ready at {task.address}")
         yield processes
+
+
+def _log_of(folder: Path, role: str) -> Path:
+    return folder / f"{role}.log"
+
+
+def _refuse_ended(processes: Mapping[str, Child], folder: Path) -> None:
+    """Raise ClusterError with the last line of a role that has ended."""
+    for role, process in processes.items():
+        if process.poll() is not None:
+            text = _log_of(folder, role).read_text(encoding="utf-8", errors="replace")
+            *_, last = "it said nothing", *text.strip().splitlines()
+            raise ClusterError(f"{role} ended with {named(process.returncode)}: {last:.300}")
 
 
 def processor_seconds(process: int) -> float:

@@ -168,6 +168,13 @@ class JobProcess:
         except FileNotFoundError:
             return ""
 
+    def forget_finished_run(self) -> None:
+        """Remove the name of a run that is done: it is of the job before this one."""
+        from cluster.jobs.run_folder import is_finished  # few jobs need it
+
+        if self.run_file is not None and is_finished(Path(self._run)):
+            self.run_file.unlink(missing_ok=True)
+
     def refuse_empty_success(self, ending: JobEnding) -> None:
         """Raise ClusterError for a coordinator that ended with 0 and left no result."""
         if ending.return_code != 0 or self.run_file is None:
@@ -287,6 +294,8 @@ def run_to_its_end(
                 if decision.reason:
                     announce(f"{job.name}: {decision.reason}")
                 job.refuse_empty_success(ending)
+                if ending.done and ending.return_code:
+                    job.forget_finished_run()
                 if not decision.restart:
                     if decision.reason:
                         job.announce_resume()

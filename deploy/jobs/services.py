@@ -346,9 +346,14 @@ class ForegroundJobs(JobServices):
     def _share_a_process(self, order: Sequence[str]) -> bool:
         """Return whether one coordinator runs these jobs: on the roles, without an app's packages.
 
-        A job without roles takes this machine's devices when TensorFlow is loaded.
+        A job without roles takes this machine's devices when TensorFlow is loaded. A run to
+        evaluate may be of an app, unless this order trains it.
         """
-        no_app = self._inventory.jobs.train.app is None
+        jobs = self._inventory.jobs
+        no_app = jobs.train.app is None
+        if "evaluate" in order:
+            trained = "train" in order[: order.index("evaluate")]
+            no_app = no_app and trained and jobs.evaluate.run is None
         return no_app and bool(order) and all(map(self._inventory.needs_roles, order))
 
     def _process_of_all(self, order: Sequence[str], flags: Sequence[str]) -> JobProcess:

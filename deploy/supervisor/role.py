@@ -262,6 +262,8 @@ class Role:
 
     async def _started(self) -> RoleProcess | RoleEnding:
         """Start the process once it has a place; how it ended if there is none."""
+        if not (self._stopping or self._held):
+            self._become(RoleState.STARTING)
         async with self._places:
             if self._stopping or self._held:
                 return RoleEnding(0, 0.0, reached_ready=False)

@@ -48,6 +48,10 @@ def test_a_file_has_one_entry_for_each_app_mode_and_codec(tmp_path: Path) -> Non
     assert read_costs(file) == (costs("sync"), again)
     assert entry_of(file, None, None, None) == again
     assert entry_of(file, "digits", "sync", "fp32") == costs("sync")
+    add_costs(file, costs(app="mine"))
+    with pytest.raises(UsageError, match="has costs of digits, mine: name one with --app"):
+        entry_of(file, None, "async", None)
+    assert entry_of(file, "digits", "async", None) == again
     with pytest.raises(UsageError, match="no costs of local, only of: digits sync fp32; digits"):
         entry_of(file, None, "local", None)
 
@@ -62,6 +66,10 @@ def test_a_file_has_one_entry_for_each_app_mode_and_codec(tmp_path: Path) -> Non
         ({"cores": 0}, "0.cores"),
         ({"runs": [{**asdict(costs().runs[0]), "spread": float("nan")}]}, "0.runs.0.spread"),
         ({"epochs": "two"}, "0.epochs"),
+        ({"mode": "ssp", "options": {"bound": "wide"}}, "options.bound"),
+        ({"runs": [{**asdict(costs().runs[0]), "slots": 129}]}, "0.runs.0.slots"),
+        ({"runs": [{**asdict(costs().runs[0]), "seconds": 2e6}]}, "0.runs.0.seconds"),
+        ({"runs": [{**asdict(costs().runs[0]), "server_seconds": 2e6}]}, "server_seconds"),
     ],
 )
 def test_another_entry_is_refused_by_name(

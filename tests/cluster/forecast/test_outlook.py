@@ -11,6 +11,9 @@ from cluster.forecast.__main__ import main
 from cluster.forecast.costs import MeasuredCosts, add_costs, fitted
 from cluster.forecast.outlook import MOST_PLAYED, Outlook, one_pc, outlooks
 from cluster.forecast.simulation import Simulation
+from core.engine.membership import Membership
+from core.engine.workers import Instruction
+from core.ground.errors import UsageError
 from tests.cluster.forecast.played import ASSUMED, costs
 
 WIRE = 0.003
@@ -31,6 +34,30 @@ def test_one_worker_does_one_thing_after_the_other() -> None:
     assert (found.efficiency, found.limit) == (1.0, "workers")
     assert found.euros == pytest.approx(5.0 * found.seconds / 3.6e6 * 0.3)
     assert (found.by, found.extrapolated) == ("simulation", False)
+
+
+def slow(seconds: float) -> MeasuredCosts:
+    """Steps that take a worker so long."""
+    runs = tuple(replace(run, updates=1, seconds=seconds) for run in costs("sync").runs)
+    return replace(costs("sync"), runs=runs)
+
+
+def test_calls_after_which_a_worker_counts_as_lost_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"its calls take minutes.*a faster --link"):
+        outlook(slow(1e6), 4)
+
+
+def test_a_long_call_is_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    tick = Membership.tick
+
+    def counted(membership: Membership, now: float) -> list[Instruction]:
+        looks.append(now)
+        return tick(membership, now)
+
+    monkeypatch.setattr(Membership, "tick", counted)
+    assert outlook(slow(50.0), 1).limit == "workers"
+    assert 100 < len(looks) < 5000, "every half second would be 10,000"
 
 
 def test_the_coordinator_does_one_call_after_the_other() -> None:

@@ -18,7 +18,7 @@ from core.ground.errors import ExitCode
 from tests.ran import PROJECT
 
 PROCESS = """
-import os, select, sys
+import os, select, signal, sys, time
 from pathlib import Path
 from cluster import in_order
 from cluster.jobs.cancel import Cancel
@@ -31,7 +31,7 @@ def note(*words):
     with open(journal, "a") as file:
         print(*words, file=file)
 
-def prepare():
+def prepare(cancel):
     os.read(source, 1)
     note("prepared")
     return 0
@@ -53,7 +53,25 @@ def run(job, cancel):
         os.kill(os.getpid(), -int(ending))
     return int(ending)
 
+def interrupted_fork():
+    "Fork; the request to stop comes before either process can go on."
+    child = fork()
+    if child:
+        os.kill(own, signal.SIGINT)
+    else:
+        for _ in range(100):
+            if signal.sigpending():
+                break
+            time.sleep(0.05)
+    return child
+
+fork = os.fork
+if "--interrupted" in endings:
+    del endings["--interrupted"]
+    os.fork = interrupted_fork
 own = os.getpid()
+if endings.pop("--killed", None):
+    in_order._forget_run = lambda: os.kill(own, signal.SIGKILL)
 in_order.load_jobs = lambda *jobs: note("loaded", *jobs)
 in_order._prepare_recordings = lambda inventory: in_order._fork(prepare)
 with Cancel() as cancel:
@@ -118,6 +136,22 @@ def test_ctrl_c_reaches_the_job_in_its_fork_and_the_next_one(tmp_path: Path) -> 
         child.send_signal(signal.SIGINT)
         assert child.wait() == ExitCode.CANCELLED
     assert journal(tmp_path)[-1] == "train here interrupted"
+
+
+def test_ctrl_c_during_the_fork_reaches_the_job_once(tmp_path: Path) -> None:
+    with process(tmp_path, 2, "--interrupted=", "pi=0", "pi2=0") as (child, fab):
+        fab.send(b"\n")
+        child.communicate()
+    assert child.returncode == 0
+    assert journal(tmp_path)[1:] == ["pi fork interrupted", "pi2 here interrupted"]
+
+
+def test_fab_knows_that_a_job_is_done_before_its_run_is_forgotten(tmp_path: Path) -> None:
+    with process(tmp_path, 2, "--killed=then", "pi=0", "pi2=0") as (child, fab):
+        fab.send(b"\n")
+        child.communicate()
+        assert fab.recv(10) == b"\n"
+    assert child.returncode == -signal.SIGKILL
 
 
 def test_without_fab_no_job_begins(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cluster.__main__ import main
+from cluster.__main__ import _parser, _training, main
 from cluster.apps.app import load as load_app
 from cluster.apps.app_network import Kind
-from cluster.apps.copy import keep
+from cluster.apps.copy import AppOfRun, keep
 from cluster.apps.files import files_of_app, remember_digest
 from cluster.apps.networks import network_of
 from cluster.jobs import session
@@ -22,6 +22,7 @@ from cluster.jobs.cv import CrossValidationRun
 from cluster.jobs.evaluate import EvaluateRun
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.progress import Display
+from cluster.jobs.run_folder import JobLogging
 from cluster.jobs.session import DRAIN_ANSWERS
 from cluster.jobs.train import TrainRun
 from cluster.jobs.train_result import StoredModel, store
@@ -30,7 +31,7 @@ from core.engine import changes
 from core.engine.changes import Drain, ParameterServerLost
 from core.engine.chaos import ChaosPlan
 from core.engine.guardian import Loss
-from core.ground.errors import ClusterError, ExitCode
+from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.models.network import build
 from core.models.thesis import ThesisModel
 from tests.cluster.jobs.cluster import own_recordings
@@ -114,6 +115,29 @@ def test_train_refuses_more_servers_than_the_network_can_be_cut_for(here: Path) 
     smallest = ("jobs.train.model.hidden=8", "jobs.train.model.n_stacked_layers=1")
     described = with_recordings(here, *smallest, servers=4)
     assert "use fewer parameter servers" in refusal(TrainRun, described, here)
+
+
+@pytest.mark.parametrize(
+    "order", ["train --then evaluate", "run --of 1", "sweep --of 1", "train --then pi --of 1"]
+)
+def test_an_order_of_jobs_is_refused_unless_its_number_fits(
+    here: Path, capsys: pytest.CaptureFixture[str], order: str
+) -> None:
+    assert main([*order.split(), "--inventory", str(here / "any.yaml")]) == ExitCode.BAD_USAGE
+    assert "--of " in capsys.readouterr().err
+
+
+def test_a_process_of_several_jobs_does_not_change_its_environment(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def app(*_: object) -> AppOfRun:
+        return AppOfRun(here / "mine", None, None, "0123456789abcdef", None)
+
+    monkeypatch.setattr("cluster.__main__.app_to_evaluate", app)
+    monkeypatch.setattr("cluster.__main__.continue_in", pytest.fail)
+    options = _parser().parse_args(["evaluate", "--of", "1", "--inventory", "any.yaml"])
+    with pytest.raises(UsageError, match=r"mine has requirements of its own: run evaluate by its"):
+        _training(options, with_recordings(here, "jobs.evaluate.run=any"), JobLogging())
 
 
 def test_evaluate_refuses_a_model_that_is_not_there(here: Path) -> None:

@@ -32,11 +32,15 @@ def test_the_inventory_names_what_the_flags_do_not(
     monkeypatch.setattr(forecasts, "run_module", lambda _, text: asked.append(json.loads(text)))
     add_costs(tmp_path / "costs.json", costs("sync"))
     add_costs(tmp_path / "costs.json", costs())
+    add_costs(tmp_path / "hybrid.json", costs("sync", app="hybrid"))
     fab("forecast --nodes 3 --price 1")
     fab("init --local --ps 3 --out mine.yaml")
-    fab("forecast --inventory mine.yaml --mode sync")
-    first, second = asked
+    fab("forecast --inventory mine.yaml --mode sync --costs hybrid.json")
+    fab("forecast --inventory mine.yaml --mode sync").refuses("no costs of hybrid sync fp32")
+    fab("forecast --inventory mine.yaml --mode sync --app digits")
+    first, second, third = asked
     assert (first["entry"], first["servers"], first["nodes"]) == ([None, None, None], None, [3])
     assert (first["assumed"]["price"], first["assumed"]["link"]) == (1.0, 300.0)
-    assert (second["entry"], second["servers"]) == ([None, "sync", "fp32"], 3)
+    assert (second["entry"], second["servers"]) == (["hybrid", "sync", "fp32"], 3)
+    assert third["entry"] == ["digits", "sync", "fp32"]
     fab("forecast --mode local").refuses("no costs of local, only of: digits sync fp32; digits")

@@ -76,6 +76,27 @@ def test_a_training_that_ends_too_soon_is_no_measurement(
         measured_roles((), (), 1, 1)
 
 
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_role_that_ends_is_quoted(
+    played: None, monkeypatch: pytest.MonkeyPatch, ready: bool
+) -> None:
+    """Before it answers, and while the training waits for it."""
+    del played
+    monkeypatch.setattr(roles, "READY_SECONDS", 20.0)  # so long a wait is a defect
+    monkeypatch.setattr(roles, "answers", lambda *_: ready)
+    command = vars(roles)["module_command"]
+    reason = "print('the disk is full'); raise SystemExit(3)"
+
+    def ending(module: str, *arguments: str) -> tuple[str, ...]:
+        if module == "ps_node":
+            return (sys.executable, "-c", reason, *arguments)
+        return tuple(command(module, *arguments))
+
+    monkeypatch.setattr(roles, "module_command", ending)
+    with pytest.raises(ClusterError, match=r"ps:0 ended with exit code 3.*: the disk is full"):
+        measured_roles((), (), 1, 1, seconds=30.0)
+
+
 def test_a_mode_without_roles_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "inventory.yaml"
     path.write_text(local_inventory(2, 1))

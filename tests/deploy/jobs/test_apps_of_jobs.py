@@ -206,26 +206,39 @@ def test_a_job_here_begins_with_the_environment_of_its_app(
 
 
 @pytest.mark.parametrize(
-    ("setting", "shared"),
-    [("mode=async", True), ("mode=single", False), ("app=digits", False)],
+    ("setting", "order", "shared"),
+    [
+        ("train.mode=async", "pi train", True),
+        ("train.mode=single", "pi train", False),
+        ("train.app=digits", "pi train", False),
+        ("train.mode=async", "train evaluate", True),
+        ("evaluate.run=old", "train evaluate", False),
+        ("train.mode=async", "evaluate train", False),
+    ],
 )
 def test_jobs_share_a_process_on_the_roles_without_an_app(
-    app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, shared: bool
+    app: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    setting: str,
+    order: str,
+    shared: bool,
 ) -> None:
     file = tmp_path / "here.yaml"
     file.write_text(local_inventory(1, 1))
-    settings = (f"jobs.train.{setting}",)
+    settings = (f"jobs.{setting}",)
+    first, last = order.split()
     monkeypatch.chdir(tmp_path)
     cluster = local_cluster(load(file, settings), settings, Supervised(load(file, settings), ()))
     words = tmp_path / "words"
     jobs = ForegroundJobs(cluster, pytest.fail, [sys.executable, "-c", NOTED, str(words)])
-    assert jobs.run_jobs(("pi", "train"), ()) == 0
+    assert jobs.run_jobs((first, last), ()) == 0
     asked = " ".join(json.loads(words.read_text()))
     if shared:
-        assert asked.startswith("pi ")
-        assert asked.endswith(" --of 2 --then train")
+        assert asked.startswith(f"{first} ")
+        assert asked.endswith(f" --of 2 --then {last}")
     else:
-        assert asked.startswith("train ")
+        assert asked.startswith(f"{last} ")
         assert "--of" not in asked
 
 

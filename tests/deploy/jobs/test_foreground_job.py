@@ -86,6 +86,18 @@ def interrupted(one: Job) -> int:
     return pid
 
 
+@pytest.mark.parametrize(("status", "resumes"), [("done", False), ("cancelled", True)])
+def test_a_run_that_is_done_is_not_the_next_job_s(
+    tmp_path: Path, status: str, resumes: bool
+) -> None:
+    (tmp_path / "result.json").write_text(f'{{"status": "{status}"}}')
+    file = tmp_path / "run"
+    file.write_text(f"{tmp_path}\n")
+    process = foreground_job.JobProcess("train", tmp_path, (), {}, file)
+    process.forget_finished_run()
+    assert bool(process.run_to_resume) is resumes
+
+
 def test_ctrl_c_reaches_the_job_once(tmp_path: Path) -> None:
     with job(tmp_path / "journal", "result") as one:
         pid = interrupted(one)
