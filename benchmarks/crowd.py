@@ -42,7 +42,7 @@ ONE_LAYER = PLAIN_LAYERS.format(48).replace("n_stacked_layers: 3", "n_stacked_la
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured: numbers of `workers`, and how many parts of a worker make an epoch."""
+    """What is measured: numbers of `workers`, and how many updates of a worker make an epoch."""
 
     workers: tuple[int, ...]
     servers: int
@@ -106,10 +106,10 @@ def measure(
 ) -> dict[str, Any]:
     """Return what the coordinator takes for a part with so many workers."""
     shared = workers if mode == "sync" else 1
-    parts = plan.parts_of_worker * workers
+    part_count = plan.parts_of_worker * workers
     source = cluster.folder / f"noise-{workers}.npz"
     if not source.exists():
-        recordings(source, WINDOWS_OF_PART * parts)
+        recordings(source, WINDOWS_OF_PART * part_count)
     values = {
         "mode": mode,
         "batch_size": WINDOWS_OF_PART * shared,
@@ -128,13 +128,14 @@ def measure(
         clock.stop()
         if death is not None:
             death.join()
-    first, last = clock.readings[WARM_UP - 1], clock.readings[-1]
-    counted = parts * (len(clock.readings) - WARM_UP)
-    taken = last[1]["coordinator:0"] - first[1]["coordinator:0"]
+    first = clock.readings[WARM_UP - 1]
+    last = clock.readings[-1]
+    counted = part_count * (len(clock.readings) - WARM_UP)
+    processor_seconds = last[1]["coordinator:0"] - first[1]["coordinator:0"]
     return {
         "mode": mode,
         "workers": workers,
-        "coordinator_cpu_ms": 1e3 * taken / counted,
+        "coordinator_cpu_ms": 1e3 * processor_seconds / counted,
         "parts_per_second": counted / (last[0] - first[0]),
         "first_epoch_seconds": clock.readings[0][0] - begin,
         "death_noticed_seconds": death.seconds if death else None,

@@ -146,7 +146,9 @@ class EpochClock:
         """`ended` is called after each epoch, with how many there were."""
         self.readings: list[tuple[float, dict[str, float]]] = []
         """Monotonic time and seconds by process after each epoch."""
-        self._runs, self._process_ids, self._ended = runs, dict(process_ids), ended
+        self._runs = runs
+        self._process_ids = dict(process_ids)
+        self._ended = ended
         self._stop = threading.Event()
         self._before = set(runs.glob("*/"))
         self._thread = threading.Thread(target=self._watch, name="epochs")

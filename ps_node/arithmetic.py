@@ -6,6 +6,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import Any
 
 from core.consistency import tree_sum
@@ -84,7 +85,7 @@ class TensorFlowArithmetic(Arithmetic):
                 either(is_present, leaf, zeros)
                 for leaf, is_present in zip(leaves, tf.unstack(present, len(leaves)), strict=True)
             ]
-        return tree_sum(leaves, lambda left, right: left + right)
+        return tree_sum(leaves, add)
 
     def rounded(self, node: Any, trained: int, codec: Codec) -> Any:
         """Encode and decode the gradient."""

@@ -92,10 +92,10 @@ def measure(model: str, rounds: int) -> dict[str, Any]:
     if len(vectors) > 1:
         raise ValueError(f"{model}: the variants have other bits after {rounds + 1} steps")
     row: dict[str, Any] = {"network": model, "rounds": rounds}
-    for name, taken in seconds.items():
-        row[f"{name}_processor_seconds"] = statistics.median(taken)
+    for name, readings in seconds.items():
+        row[f"{name}_processor_seconds"] = statistics.median(readings)
         if name != REMEMBERED:
-            pairs = zip(taken, seconds[REMEMBERED], strict=True)
+            pairs = zip(readings, seconds[REMEMBERED], strict=True)
             row[f"{name}_over_{REMEMBERED}"] = statistics.median(a / b for a, b in pairs)
     return row
 
@@ -103,17 +103,19 @@ def measure(model: str, rounds: int) -> dict[str, Any]:
 def main() -> None:
     """Measure and print the object; status 2 with one line where bits differ."""
     name = "kernel.window_statistics"
-    given = arguments(name, (__doc__ or "").partition("\n")[0]).parse_args()
+    options = arguments(name, (__doc__ or "").partition("\n")[0]).parse_args()
     one_thread_an_operation(1)
     rows = []
     for model in MODELS:
         try:
-            rows.append(measure(model, ROUNDS[given.size]))
+            rows.append(measure(model, ROUNDS[options.size]))
         except ValueError as problem:
             tell(f"benchmarks.{name}: {problem}")
             sys.exit(2)
         tell(rows[-1])
-    publish(name, rows, {row["network"]: row[f"in_parts_over_{REMEMBERED}"] for row in rows}, given)
+    publish(
+        name, rows, {row["network"]: row[f"in_parts_over_{REMEMBERED}"] for row in rows}, options
+    )
 
 
 if __name__ == "__main__":

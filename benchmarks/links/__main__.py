@@ -209,14 +209,14 @@ def main() -> None:
     """
     parser = arguments("links", "Steps per second over slow links, beside ParameterServerStrategy.")
     parser.add_argument("--megabits", type=float, default=MEGABITS, help="of each link")
-    parser.add_argument("--variants", nargs="+", choices=[each.name for each in VARIANTS])
+    parser.add_argument("--variants", nargs="+", choices=[variant.name for variant in VARIANTS])
     options = parser.parse_args()
     problem = why_not()
     if problem:
         sys.exit(f"benchmarks.links: {problem}")
     variants, steps, rounds = SIZES[options.size]
     if options.variants:
-        variants = tuple(each for each in VARIANTS if each.name in options.variants)
+        variants = tuple(variant for variant in VARIANTS if variant.name in options.variants)
     with machines(len(ROLES), options.megabits) as places:
         rows = measure("links", places, variants, steps, rounds)
     if options.size == "full":

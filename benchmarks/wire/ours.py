@@ -1,4 +1,4 @@
-"""Our training step on the same network, a process of its own: `python -m benchmarks.wire.ours`.
+"""Our training step on the same network, a process of its batch_numbers: `python -m benchmarks.wire.ours`.
 
 The step is the product's (`mode: async`, or `local`, over the inventory's parameter servers,
 scheduled by the `Dispatcher`); only the network is the benchmark's. Prints one JSON object as its
@@ -106,11 +106,11 @@ def steps_of(job: TrainJob, mode: Mode, dispatcher: Dispatcher) -> Callable[[int
     identifiers = count()
 
     def item(number: int) -> Item:
-        own = range(number * batches, (number + 1) * batches)
-        rows = (np.arange(BATCH, dtype=np.int32) + np.array([own], np.int32).T * BATCH) % (
-            2 * BATCH
-        )
-        return mode.item(Grant(number, 0, 1), Update(number, tuple(own), rows), stretch)
+        batch_numbers = range(number * batches, (number + 1) * batches)
+        rows = (
+            np.arange(BATCH, dtype=np.int32) + np.array([batch_numbers], np.int32).T * BATCH
+        ) % (2 * BATCH)
+        return mode.item(Grant(number, 0, 1), Update(number, tuple(batch_numbers), rows), stretch)
 
     def run(steps: int) -> list[float]:
         items = (item(next(identifiers)) for _ in range(-(-steps // batches)))
@@ -126,10 +126,10 @@ def main() -> None:
     """Train for the steps asked for and print what they moved."""
     parser = arguments("benchmarks.wire.ours")
     parser.add_argument("--variant", choices=VARIANTS, default="ours")
-    given = parser.parse_args()
-    inventory = load(given.inventory)
+    options = parser.parse_args()
+    inventory = load(options.inventory)
     network = ResidualBidirectional()
-    job = job_of(given.variant)
+    job = job_of(options.variant)
     with (
         two_batches() as dataset,
         CoordinatorMetrics() as metrics,
@@ -141,9 +141,9 @@ def main() -> None:
         mode = mode_of(Setup(job, network, data, state, places, Speeds()))
         dispatcher = session.dispatch(job.deadline_seconds)
         report(
-            given.variant,
+            options.variant,
             network.layout.trained_size,
-            timed_steps(inventory, steps_of(job, mode, dispatcher), given),
+            timed_steps(inventory, steps_of(job, mode, dispatcher), options),
         )
 
 

@@ -77,7 +77,7 @@ class Lamb(Optimizer):
         `squares` sums those of each row of (layers, BLOCK). Roots and quotients are float64's.
         """
         sizes = tf.constant([size for size, _ in self.layers], tf.int64)
-        decayed = tf.constant([own for _, own in self.layers])
+        decayed = tf.constant([decays for _, decays in self.layers])
 
         def length(values: Any) -> Any:
             rows = tf.RaggedTensor.from_row_lengths(values, sizes, validate=False)

@@ -236,7 +236,8 @@ class AnswerAsShape:
         shape = result.shape
         size = shape.num_elements()
         if longest is not None and size is None and shape.rank == 1:
-            size, shape = longest, (-1,)
+            size = longest
+            shape = (-1,)
         if size is None:
             return None
         plain = result.dtype.is_floating or result.dtype.is_integer

@@ -62,15 +62,15 @@ class OneBit(Codec):
         shares = tf.constant(1.0 / sizes, tf.float32)
         means = tf.reduce_sum(tf.abs(in_blocks(summed, WIDTH)), 1) * shares
         bits = tf.cast(in_blocks(positive, WORD_BITS), tf.int32)
-        words = tf.reduce_sum(tf.bitwise.left_shift(bits, tf.range(WORD_BITS)), 1)
+        bit_words = tf.reduce_sum(tf.bitwise.left_shift(bits, tf.range(WORD_BITS)), 1)
         errors = summed - _signed(positive, means, size)
-        return tf.concat([tf.bitcast(words, tf.float32), means], 0), errors[tf.newaxis]
+        return tf.concat([tf.bitcast(bit_words, tf.float32), means], 0), errors[tf.newaxis]
 
     def decode(self, wire: Any, size: int) -> Any:
         """The magnitudes with their signs."""
         word_count = count_blocks(size, WORD_BITS)
-        words = tf.bitcast(wire[:word_count], tf.int32)
-        shifted = tf.bitwise.right_shift(words[:, tf.newaxis], tf.range(WORD_BITS))
+        bit_words = tf.bitcast(wire[:word_count], tf.int32)
+        shifted = tf.bitwise.right_shift(bit_words[:, tf.newaxis], tf.range(WORD_BITS))
         positive = tf.reshape(tf.equal(tf.bitwise.bitwise_and(shifted, 1), 1), [-1])[:size]
         return _signed(positive, wire[word_count:], size)
 
