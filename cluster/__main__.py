@@ -17,7 +17,7 @@ from cluster.apps.app import remove_copies
 from cluster.apps.copy import AppOfRun, app_to_evaluate, app_to_train, with_app
 from cluster.apps.environments import continue_in, environments, hold
 from cluster.apps.files import TRUST_FLAG, trust
-from cluster.in_order import JOBS, READS_RECORDINGS, load_jobs, run_in_order
+from cluster.in_order import JOBS, READS_RECORDINGS, load_jobs, refuse_another_order, run_in_order
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.run_folder import SPEAKER, JobLogging
 from core.control.door import raise_limit
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     raise_limit()
     with Cancel() as cancel:
         try:
-            _refuse_another_order(options)
+            refuse_another_order(options.job, options.then, options.of)
             inventory = load(options.inventory, options.set)
             log = _log(options, inventory)
             os.environ.update(
@@ -70,17 +70,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except ClusterError as problem:
             log.end_with(problem)
             return problem.exit_code
-
-
-def _refuse_another_order(options: argparse.Namespace) -> None:
-    """Raise UsageError where --of and --then do not fit each other or the job."""
-    if not options.of and not options.then:
-        return
-    if options.job not in JOBS or options.of <= len(options.then):
-        raise UsageError(
-            f"--of {options.of}: expected {' or '.join(JOBS)}, and a number of jobs that counts"
-            " this one and each --then"
-        )
 
 
 def _run_job(
@@ -251,10 +240,8 @@ def _training(options: argparse.Namespace, inventory: Inventory, log: JobLogging
     app = _app(options, inventory, resumed)
     if app is not None and app.environment:
         if options.of:
-            raise UsageError(
-                f"--of {options.of}: {app.path} has requirements of its own: run {options.job} by"
-                " itself"
-            )
+            alone = f"run {options.job} by itself"
+            raise UsageError(f"--of: {app.path} has requirements of its own: {alone}")
         continue_in(environments(inventory), app.environment, ["cluster", *options.command_line])
     inventory = with_app(inventory, app)
     log.to_terminal(quiet=options.quiet)

@@ -20,7 +20,7 @@ from typing import Any
 from cluster.apps.app import remove_copies
 from cluster.jobs.cancel import STOP_SIGNALS, Cancel
 from core.ground.children import dies_with_parent
-from core.ground.errors import ExitCode
+from core.ground.errors import ExitCode, UsageError
 from core.inventory import Inventory
 from core.logs import say
 
@@ -48,6 +48,15 @@ def load_jobs(*jobs: str) -> Any:
         for job in jobs:
             job_of = getattr(import_module(f"cluster.jobs.{job}"), JOBS[job])
     return job_of
+
+
+def refuse_another_order(job: str, then: Sequence[str], of: int) -> None:
+    """Raise UsageError where --of and --then do not fit each other or the job."""
+    if (of or then) and (job not in JOBS or of <= len(then)):
+        raise UsageError(
+            f"--of {of}: expected {' or '.join(JOBS)}, and a number of jobs that counts this one"
+            " and each --then"
+        )
 
 
 def run_in_order(

@@ -64,10 +64,10 @@ class Cancel(AbstractContextManager["Cancel"]):
 
         They may be blocked since before its fork. The child must not be waited for inside.
         """
-        asked = self.asked
+        requested = self.asked
         self._child = child
         try:
-            if asked:
+            if requested:
                 os.kill(child, signal.SIGINT)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
             yield

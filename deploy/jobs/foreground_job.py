@@ -15,6 +15,7 @@ from types import FrameType
 from core.cage.landlock import Cage
 from core.ground.children import Child
 from core.ground.errors import ClusterError, ExitCode
+from core.ground.files import read_json
 from core.ground.waiting import Backoff, pause
 from core.logs import say
 from deploy.common.command_line import command, named, quoted
@@ -168,12 +169,20 @@ class JobProcess:
         except FileNotFoundError:
             return ""
 
-    def forget_finished_run(self) -> None:
-        """Remove the name of a run that is done: it is of the job before this one."""
-        from cluster.jobs.run_folder import is_finished  # few jobs need it
+    def after_finished_run(self) -> "JobProcess":
+        """Return the process of what remains if the run that the coordinator named is done.
 
-        if self.run_file is not None and is_finished(Path(self._run)):
-            self.run_file.unlink(missing_ok=True)
+        It is of an earlier job, or of this one, whose end nothing reported. Its name is removed.
+        """
+        if self.run_file is None or not self._run:
+            return self
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            result = read_json(Path(self._run, "result.json"))
+            own = result["job"] == self.name
+            if result["status"] == "done" and (self.following or not own):
+                self.run_file.unlink()
+                return self.after(int(own))
+        return self
 
     def refuse_empty_success(self, ending: JobEnding) -> None:
         """Raise ClusterError for a coordinator that ended with 0 and left no result."""
@@ -290,12 +299,12 @@ def run_to_its_end(
                 if ending.done:
                     job = job.after(ending.done)
                     restarts.clear()
+                if job.of and ending.return_code:
+                    job = job.after_finished_run()
                 decision = policy.decide(ending, restarts, time.monotonic())
                 if decision.reason:
                     announce(f"{job.name}: {decision.reason}")
                 job.refuse_empty_success(ending)
-                if ending.done and ending.return_code:
-                    job.forget_finished_run()
                 if not decision.restart:
                     if decision.reason:
                         job.announce_resume()

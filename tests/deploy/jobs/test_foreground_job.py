@@ -1,4 +1,5 @@
 import fcntl
+import json
 import os
 import pty
 import signal
@@ -7,6 +8,7 @@ import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -86,16 +88,33 @@ def interrupted(one: Job) -> int:
     return pid
 
 
-@pytest.mark.parametrize(("status", "resumes"), [("done", False), ("cancelled", True)])
-def test_a_run_that_is_done_is_not_the_next_job_s(
-    tmp_path: Path, status: str, resumes: bool
+@pytest.mark.parametrize(
+    ("finished", "status", "remaining", "resumes"),
+    [
+        ("pi", "done", ["train", "evaluate"], False),
+        ("train", "done", ["evaluate"], False),
+        ("train", "cancelled", ["train", "evaluate"], True),
+    ],
+)
+def test_a_run_that_is_done_is_never_resumed(
+    tmp_path: Path, finished: str, status: str, remaining: list[str], resumes: bool
 ) -> None:
-    (tmp_path / "result.json").write_text(f'{{"status": "{status}"}}')
+    """Its coordinator was killed before it reported the end, or before it removed the name."""
+    (tmp_path / "result.json").write_text(json.dumps({"job": finished, "status": status}))
     file = tmp_path / "run"
     file.write_text(f"{tmp_path}\n")
-    process = foreground_job.JobProcess("train", tmp_path, (), {}, file)
-    process.forget_finished_run()
+    last = foreground_job.JobProcess("evaluate", tmp_path, (), {}, file)
+    process = replace(last, name="train", following=(last,), of=3).after_finished_run()
+    assert [process.name, *(job.name for job in process.following)] == remaining
     assert bool(process.run_to_resume) is resumes
+
+
+def test_a_last_job_that_is_done_does_not_run_again(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text('{"job": "train", "status": "done"}')
+    file = tmp_path / "run"
+    file.write_text(f"{tmp_path}\n")
+    process = foreground_job.JobProcess("train", tmp_path, (), {}, file, of=2)
+    assert process.after_finished_run().run_to_resume == str(tmp_path)
 
 
 def test_ctrl_c_reaches_the_job_once(tmp_path: Path) -> None:
