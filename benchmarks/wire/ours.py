@@ -1,4 +1,4 @@
-"""Our training step on the same network, a process of its batch_numbers: `python -m benchmarks.wire.ours`.
+"""Our training step on the same network, a process of its own: `python -m benchmarks.wire.ours`.
 
 The step is the product's (`mode: async`, or `local`, over the inventory's parameter servers,
 scheduled by the `Dispatcher`); only the network is the benchmark's. Prints one JSON object as its
