@@ -21,6 +21,9 @@ from cluster.jobs.modes import wire_codecs
 from core.control.client import MOST_BODY_BYTES
 from core.engine.codecs.fp16 import Fp16Codec
 from core.engine.codecs.fp32 import Fp32Codec
+from core.engine.codecs.int4 import Int4Codec
+from core.engine.codecs.int8 import Int8Codec
+from core.engine.codecs.onebit import OneBitCodec
 from core.engine.codecs.topk import TopKCodec
 from core.engine.membership import Membership, Phase
 from core.engine.workers import Answered, Item, Joined
@@ -246,7 +249,7 @@ def test_a_crowd_s_figures_fit_what_a_reader_takes() -> None:
 
 def test_the_catalogue_s_fixed_values_are_those_of_the_code() -> None:
     assert tuple(phase.value for phase in Phase) == metric("worker_state").labels["state"]
-    configs = (Fp32Codec(), Fp16Codec(), TopKCodec())
+    configs = (Fp32Codec(), Fp16Codec(), Int8Codec(), Int4Codec(), OneBitCodec(), TopKCodec())
     assert {codec.name for config in configs for codec in wire_codecs(config)} == set(CODECS)
 
 
