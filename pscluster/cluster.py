@@ -11,6 +11,7 @@ from shutil import rmtree
 from typing import Any, Self
 
 from core.ground.errors import ClusterError, UsageError
+from core.ground.ports import MOST_ROLES
 from deploy.common.command_line import settings as set_flags
 from deploy.common.project import OWNER
 from deploy.common.state_folder import StateFolder
@@ -203,11 +204,14 @@ class LocalCluster(Cluster):
     def __init__(self, workers: Any, ps: Any, **options: Any) -> None:
         from core.inventory import templates
 
-        most = templates.MOST_ROLES
         for name, number in (("workers", workers), ("ps", ps)):
-            if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
+            if (
+                isinstance(number, bool)
+                or not isinstance(number, int)
+                or not 1 <= number <= MOST_ROLES
+            ):
                 raise UsageError(
-                    f"{name}: expected a whole number from 1 to {most}, found {number!r}"
+                    f"{name}: expected a whole number from 1 to {MOST_ROLES}, found {number!r}"
                 )
 
         folder = tempfile.TemporaryDirectory(prefix="pscluster-")

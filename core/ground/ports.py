@@ -18,6 +18,8 @@ _RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 COMMAND_CHARACTERS = 80
 ROLES = ("ps_node", "worker_node")
 """Programs of the roles, by the names of their folders in a checkout."""
+MOST_ROLES = 128
+"""Workers, and parameter servers, that one machine simulates."""
 
 
 class PortTakenError(ClusterError):

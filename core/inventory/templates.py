@@ -9,15 +9,12 @@ from jinja2 import Template
 
 from core.ground.addresses import is_host_name
 from core.ground.errors import UsageError
-from core.ground.ports import free_ports
+from core.ground.ports import MOST_ROLES, free_ports
 from core.inventory.loading import loads
 from core.inventory.schema import MAXIMUM_NODES
 from core.inventory.training_sections import RecipeName
 
 _TEMPLATE = Path(__file__).with_name("init.yaml.j2")
-
-MOST_ROLES = 128
-"""Workers, and parameter servers, that one machine simulates."""
 
 
 def local_inventory(

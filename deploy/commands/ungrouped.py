@@ -11,7 +11,7 @@ from pathlib import Path
 
 from core.ground.errors import UsageError
 from core.ground.files import whole_file
-from core.inventory.templates import MOST_ROLES
+from core.ground.ports import MOST_ROLES
 from core.logs import say
 from deploy.commands.action import run_module, takes
 from deploy.commands.flags import (
