@@ -15,7 +15,7 @@ from tests.tables import table
 def test_damaged_programs_are_refused_or_computed() -> None:
     expected = [bytes_of(case.sums()) for case in CASES]
     refused = [call.answer.startswith(b"refused: ") for call in damaged(100)]
-    assert 500 < sum(refused) < 900
+    assert 500 < sum(refused) < len(refused)
     # Whatever they were, the library is as it was.
     assert [bytes_of(case.sums()) for case in CASES] == expected
 
