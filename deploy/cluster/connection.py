@@ -272,13 +272,14 @@ def _exchange(
     """
 
     def send() -> None:
-        # The command may end without reading it all, and the deadline closes the channel.
-        with suppress(OSError):
+        # The command may end without reading it all, and the deadline closes the channel. Paramiko
+        # raises EOFError where the connection is lost while it sends.
+        with suppress(OSError, EOFError):
             # In pieces: paramiko's sendall copies all that is left for each packet it sends.
             for block in chain([before], stdin):
                 for start in range(0, len(block), READ_BYTES):
                     channel.sendall(block[start : start + READ_BYTES])
-        with suppress(OSError):
+        with suppress(OSError, EOFError):
             if stdin.problem is None:
                 channel.shutdown_write()
             else:

@@ -2,6 +2,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paramiko import Channel
 
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.connector import NodeUnreachableError
@@ -37,6 +38,20 @@ def test_a_connection_that_broke_is_told_and_opened_anew(tmp_path: Path) -> None
             node.run(shell('kill -9 "$1"; sleep 20', session_of(node)), deadline_seconds=20)
         assert node.run(["echo", "again"]).text == "again\n"
         node.close()
+
+
+def test_a_connection_may_break_as_the_input_ends(
+    sshd: Sshd, pinned: PinnedKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that sends leaves it to the reader, which notices it too."""
+
+    def broken(channel: Channel) -> None:
+        raise EOFError
+
+    monkeypatch.setattr(Channel, "shutdown_write", broken)
+    node = NodeConnection(sshd.address(), pinned)
+    assert node.run(["true"]).ok
+    node.close()
 
 
 def test_a_jump_host_leads_the_way(sshd: Sshd, pinned: PinnedKeys) -> None:
