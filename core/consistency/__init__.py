@@ -6,7 +6,7 @@ TensorFlow.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from statistics import median
 from typing import Protocol, TypeVar
@@ -68,11 +68,16 @@ PATIENCE = 1.5
 """A worker gets no work when waiting for it would take this many times as long as the others would
 need."""
 
+LEAST_COMPUTING = 1 / 8
+"""Of a reply's time: what a short one has left when the fixed time is taken off."""
+
 
 class Speeds:
-    """Slots a second of each worker.
+    """Slots a second of each worker, once a part has begun.
 
-    The calibration gives them at first, then the running median of a worker's replies.
+    The calibration gives them at first, then the running median of a worker's replies. What a part
+    costs whatever its size (pull, push, the calls) is no slowness: counted as such, it would make
+    the parts of a worker that had small ones smaller yet. Replies to parts of two sizes tell it.
     """
 
     def __init__(self, calibration: Mapping[int, float] | None = None) -> None:
@@ -82,7 +87,11 @@ class Speeds:
             self._usual = median(self._calibration.values())
         else:
             self._usual = 1.0
-        self._measured: dict[int, deque[float]] = {}
+        self._replies: dict[int, deque[tuple[int, float]]] = {}
+        """The last replies of each worker: slots, seconds."""
+        self._fixed: dict[int, float] = {}
+        self.fixed_seconds = 0.0
+        """Time that a part of any size takes: the median of the workers'."""
         self._known: set[tuple[int, int]] = set()
         # Policies decide for each idle worker after each reply: values that a reply does not change
         # are cached.
@@ -102,11 +111,31 @@ class Speeds:
         if (task, slots) not in self._known:
             self._known.add((task, slots))
         elif seconds > 0:
-            speeds = self._measured.setdefault(task, deque(maxlen=HISTORY))
-            speeds.append(slots / seconds)
-            self._medians[task] = median(speeds)
+            replies = self._replies.setdefault(task, deque(maxlen=HISTORY))
+            replies.append((slots, seconds))
+            self._fit(task, replies)
+            self._medians[task] = median(
+                size / max(took - self.fixed_seconds, took * LEAST_COMPUTING)
+                for size, took in replies
+            )
             self._unit = self._total = self._fastest = None
             self.version += 1
+
+    def _fit(self, task: int, replies: Iterable[tuple[int, float]]) -> None:
+        """Note the worker's fixed time: of the line through its smallest and its largest parts."""
+        by_size: dict[int, list[float]] = {}
+        for size, took in replies:
+            by_size.setdefault(size, []).append(took)
+        few = min(by_size)
+        many = max(by_size)
+        if few < many:
+            line = many * median(by_size[few]) - few * median(by_size[many])
+            self._fixed[task] = max(0.0, line / (many - few))
+            self.fixed_seconds = median(self._fixed.values())
+
+    def seconds(self, slots: float, speed: float) -> float:
+        """Return the time that a part takes at this speed."""
+        return self.fixed_seconds + slots / speed
 
     def speed_of(self, task: int) -> float:
         """Return slots a second; only ratios count before the first measurement."""
@@ -144,7 +173,7 @@ class Speeds:
 
     def left(self, task: int, slots: int, seconds: float) -> float:
         """Slots left of `slots` that a worker began `seconds` ago."""
-        return max(0.0, slots - seconds * self.speed_of(task))
+        return max(0.0, slots - max(0.0, seconds - self.fixed_seconds) * self.speed_of(task))
 
     def worth_while(
         self, task: int, slots: int, remaining: int, busy: Callable[[], float], live: Set[int]
@@ -154,17 +183,16 @@ class Speeds:
         It would do `slots` of the `remaining` slots.
 
         The others, with `busy()` slots of their own grants left, would need
-        max((remaining + busy) / their speed, slots / the fastest one's speed).
+        max((remaining + busy) / their speed, slots / the fastest one's speed), and the fixed time.
         """
         if len(live) == (task in live):
             return True
-        own_seconds = slots / self.speed_of(task)
+        own_seconds = self.seconds(slots, self.speed_of(task))
         # True of nearly every worker about as fast as the others, without a look at each of them.
-        if own_seconds <= PATIENCE * (slots / self._fastest_other(task, live)):
+        if own_seconds <= PATIENCE * self.seconds(slots, self._fastest_other(task, live)):
             return True
-        return own_seconds <= PATIENCE * (
-            (remaining + busy()) / sum(self.speed_of(other) for other in live - {task})
-        )
+        their_speed = sum(self.speed_of(other) for other in live - {task})
+        return own_seconds <= PATIENCE * self.seconds(remaining + busy(), their_speed)
 
 
 class WholeUpdates:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from core.consistency import Speeds
+from core.consistency import Grant, Speeds
+from core.consistency.synchronous import Synchronous
 
 
 def measured(speeds: Speeds, task: int, seconds: float, slots: int = 1, times: int = 5) -> None:
@@ -52,3 +53,20 @@ def test_what_a_busy_worker_has_left_follows_from_its_speed_and_is_never_negativ
     measured(speeds, 0, 0.5)
     assert speeds.left(0, 4, 1.5) == pytest.approx(1.0)
     assert speeds.left(0, 4, 9.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("fixed_seconds", "slower", "slots"), [(0.0, 1.35, 8), (0.4, 1.35, 16), (9.0, 1.0, 16)]
+)
+def test_what_a_part_of_any_size_costs_is_no_slowness_and_is_not_paid_twice(
+    fixed_seconds: float, slower: float, slots: int
+) -> None:
+    speeds = Speeds()
+    for task, slot_seconds in enumerate((0.1, 0.1 * slower)):
+        for size in (8, 16):
+            measured(speeds, task, fixed_seconds + size * slot_seconds, size)
+    assert speeds.speed_of(1) == pytest.approx(10.0 / slower)
+    assert speeds.left(1, 16, fixed_seconds) == pytest.approx(16.0)
+    policy = Synchronous(32, speeds)
+    policy.begin(range(1))
+    assert policy.draw(1, frozenset({0, 1}), 0.0) == Grant(0, 0, slots)
