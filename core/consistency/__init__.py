@@ -69,7 +69,7 @@ PATIENCE = 1.5
 need."""
 
 LEAST_COMPUTING = 1 / 8
-"""Of a reply's time: what a short one has left when the fixed time is taken off."""
+"""Part of a reply's time that counts as computing at least, however long the fixed time seems."""
 
 
 class Speeds:

@@ -56,7 +56,7 @@ def test_what_a_busy_worker_has_left_follows_from_its_speed_and_is_never_negativ
 
 
 @pytest.mark.parametrize(
-    ("fixed_seconds", "slower", "slots"), [(0.0, 1.35, 8), (0.4, 1.35, 16), (9.0, 1.0, 16)]
+    ("fixed_seconds", "slower", "slots"), [(0.0, 1.35, 8), (0.4, 1.35, 16), (4.0, 1.0, 16)]
 )
 def test_what_a_part_of_any_size_costs_is_no_slowness_and_is_not_paid_twice(
     fixed_seconds: float, slower: float, slots: int
