@@ -96,8 +96,6 @@ class Speeds:
         # Policies decide for each idle worker after each reply: values that a reply does not change
         # are cached.
         self._medians: dict[int, float] = {}
-        self.version = 0
-        """Changes with every measurement."""
         self._unit: float | None = None
         """Slots a second for one unit of the calibration."""
         self._total: tuple[Set[int], float] | None = None
@@ -119,7 +117,6 @@ class Speeds:
                 for size, took in replies
             )
             self._unit = self._total = self._fastest = None
-            self.version += 1
 
     def _fit(self, task: int, replies: Iterable[tuple[int, float]]) -> None:
         """Note the worker's fixed time: of the line through its smallest and its largest parts."""
@@ -191,7 +188,7 @@ class Speeds:
         # True of nearly every worker about as fast as the others, without a look at each of them.
         if own_seconds <= PATIENCE * self.seconds(slots, self._fastest_other(task, live)):
             return True
-        their_speed = sum(self.speed_of(other) for other in live - {task})
+        their_speed = sum(self.speed_of(other) for other in live if other != task)
         return own_seconds <= PATIENCE * self.seconds(remaining + busy(), their_speed)
 
 

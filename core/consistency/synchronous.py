@@ -40,6 +40,7 @@ class _Part:
 
     task: int
     since: float
+    late_at: float
     backups: int = 0
 
 
@@ -99,7 +100,8 @@ class Synchronous(ModeFacts):
         self._cursor = 0
         self._parts: dict[Grant, _Part] = {}
         self._backups = 0
-        self._late: tuple[int, float] | None = None
+        self._first_late: float | None = None
+        """The time before which no part is late, kept until the parts change."""
         self._came: list[int] = []
         self._served: set[int] = set()
         self._owed_now: tuple[frozenset[int], set[int]] = (frozenset(), set())
@@ -127,8 +129,9 @@ class Synchronous(ModeFacts):
             self._step, self._cursor, largest_subtree(self._cursor, self._slots, max(1, limit))
         )
         self._cursor += grant.slots
-        self._parts[grant] = _Part(task, now)
-        self._late = None
+        patience = PATIENCE * self.speeds.seconds(grant.slots, self.speeds.speed_of(task))
+        self._parts[grant] = _Part(task, now, now + patience)
+        self._first_late = None
         self._served.add(task)
         self._served_at[task] = self._step
         self._owed_now[1].discard(task)
@@ -173,32 +176,20 @@ class Synchronous(ModeFacts):
         return not again
 
     def _backup(self, task: int, now: float) -> Grant | None:
-        if self._backups >= self._backup_workers or now < self._first_late() - CLOCK_SECONDS:
+        if self._backups >= self._backup_workers:
+            return None
+        if self._first_late is None:
+            times = (part.late_at for part in self._parts.values() if not part.backups)
+            self._first_late = min(times, default=float("inf"))
+        if now < self._first_late - CLOCK_SECONDS:
             return None
         for grant, part in self._parts.items():
-            late = now - part.since > self._patience(grant, part)
-            if part.task != task and not part.backups and late:
+            if part.task != task and not part.backups and now > part.late_at:
                 part.backups += 1
                 self._backups += 1
-                self._late = None
+                self._first_late = None
                 return grant
         return None
-
-    def _patience(self, grant: Grant, part: _Part) -> float:
-        """Seconds after which a part takes too long."""
-        return PATIENCE * self.speeds.seconds(grant.slots, self.speeds.speed_of(part.task))
-
-    def _first_late(self) -> float:
-        """The time before which no part is late, kept until a part or a speed changes."""
-        if self._late is None or self._late[0] != self.speeds.version:
-            times = (
-                part.since + self._patience(grant, part)
-                for grant, part in self._parts.items()
-                if not part.backups
-            )
-            first = min(times, default=float("inf"))
-            self._late = self.speeds.version, first
-        return self._late[1]
 
     def replied(self, grant: Grant, task: int, seconds: float) -> bool:
         """Count the part, and open the next step once the quorum is there."""
@@ -210,7 +201,7 @@ class Synchronous(ModeFacts):
         if part is None:
             return False
         self._backups -= part.backups
-        self._late = None
+        self._first_late = None
         self._came += range(grant.first, grant.first + grant.slots)
         if len(self._came) < self._quorum:
             return False

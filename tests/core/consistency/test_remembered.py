@@ -36,7 +36,7 @@ class ForgetfulSynchronous(Synchronous):
     """A policy that looks at every part and every worker again whenever it is asked."""
 
     def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
-        self._late = None
+        self._first_late = None
         self._owed_now = (frozenset(), set())
         self._backups = sum(part.backups for part in self._parts.values())
         return super().draw(task, live, now)
