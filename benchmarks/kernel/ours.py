@@ -22,17 +22,14 @@ import numpy as np  # isort: skip
 import tensorflow as tf  # isort: skip
 
 PRODUCT = 2048
-WORKER_THREADS = 2 + 2
-"""Workers + 2, as `RoleOptions.inter_op_threads` says."""
+OPERATIONS = 4
+"""TensorFlow's operations that run side by side at least; a worker has two more."""
 
 
 def one_thread_an_operation(cores: int) -> None:
-    """An operation has one thread.
-
-    As many operations run side by side as in a worker, or as there are cores.
-    """
+    """An operation has one thread; as many as there are cores run side by side."""
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(max(WORKER_THREADS, cores))
+    tf.config.threading.set_inter_op_parallelism_threads(max(OPERATIONS, cores))
 
 
 def build(order: dict[str, Any]) -> tuple[Step, dict[str, Any]]:

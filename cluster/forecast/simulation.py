@@ -181,7 +181,8 @@ class Simulation:
                     if self._lost > MOST_LOST * len(self._membership.workers):
                         raise UsageError(
                             "the training does not end: its calls take minutes, after which a"
-                            " worker counts as lost: take a faster --link or smaller batches"
+                            " worker counts as lost: take a faster --link, a lower --latency or"
+                            " smaller batches"
                         )
                     lost = Failed(task, self._attempts[task], reason)
                     self._at(self._now, partial(self._handle, lost))

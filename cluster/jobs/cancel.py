@@ -62,8 +62,11 @@ class Cancel(AbstractContextManager["Cancel"]):
     def passed_on_to(self, child: int) -> Iterator[None]:
         """Pass every request to stop on to a child process, one from before too.
 
-        They may be blocked since before its fork. The child must not be waited for inside.
+        They may be blocked since before its fork; inside they are not. The child must not be waited
+        for inside.
         """
+        # Else a request between these two lines would reach nobody.
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         requested = self.asked
         self._child = child
         try:

@@ -6,13 +6,11 @@ began are its own.
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 
 from cluster.jobs.run_status import Now
 from core.control.actions import Actions, Answer
@@ -38,7 +36,7 @@ SELF = Identity("coordinator", 0)
 MOST_HISTOGRAMS = 32
 """Workers with histograms of their own, 8 KB each; a reader takes 1 MiB (`core.control.client`)."""
 OTHERS = "others"
-"""Label `task` of the histograms that all further workers share; no round trips are its own."""
+"""Label `task` of the histograms that all further workers share."""
 
 
 class JobMetrics:
@@ -158,8 +156,8 @@ class TrainingMetrics:
         self._steps = stored(Counter, "train_steps_total", registry)
         self._windows = stored(Counter, "train_windows_total", registry)
         self._step_seconds = stored(Histogram, "train_step_seconds", registry)
-        self._round_trip = stored(Histogram, "train_round_trip_seconds", CollectorRegistry())
-        registry.register(_RoundTrips(self._round_trip))
+        self._busy = stored(Counter, "train_busy_seconds_total", registry)
+        self._round_trip = stored(Histogram, "train_round_trip_seconds", registry)
         self._staleness = stored(Histogram, "train_staleness_updates", registry)
         checkpoints = stored(Histogram, "train_checkpoint_seconds", registry)
         self._checkpoint_seconds = checkpoints.labels(*SELF)
@@ -192,52 +190,35 @@ class TrainingMetrics:
     def _step(self, step: events.Stepped) -> None:
         if step.task not in self._workers:
             labels = ("worker", str(step.task))
-            counters = self._steps.labels(*labels), self._windows.labels(*labels)
-            round_trips = [self._round_trip.labels(*labels)]
+            counters = (
+                self._steps.labels(*labels),
+                self._windows.labels(*labels),
+                self._busy.labels(*labels),
+            )
             if len(self._workers) >= MOST_HISTOGRAMS:
                 labels = ("worker", OTHERS)
-                round_trips.append(self._round_trip.labels(*labels))
             self._workers[step.task] = _WorkerSeries(
                 *counters,
                 self._staleness.labels(*labels),
-                round_trips,
+                self._round_trip.labels(*labels),
                 {part: self._step_seconds.labels(*labels, part) for part in PARTS},
             )
         series = self._workers[step.task]
         series.steps.inc()
         series.windows.inc(step.windows)
         series.staleness.observe(step.staleness)
-        for histogram in series.round_trips:
-            histogram.observe(step.round_trip_seconds)
+        series.busy.inc(step.round_trip_seconds)
+        series.round_trip.observe(step.round_trip_seconds)
         for part, value in step.part_seconds.items():
             series.parts[part].observe(value)
-
-
-class _RoundTrips(Collector):
-    """Every worker's sum and count, for the alert of stragglers; further workers share buckets."""
-
-    def __init__(self, histogram: Histogram) -> None:
-        self._histogram = histogram
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the histogram."""
-        for family in self._histogram.collect():
-            tasks = list(dict.fromkeys(sample.labels["task"] for sample in family.samples))
-            whole = tasks[:MOST_HISTOGRAMS]
-            family.samples = [
-                sample
-                for sample in family.samples
-                if sample.labels["task"] in whole
-                or sample.name.endswith("_bucket") == (sample.labels["task"] == OTHERS)
-            ]
-            yield family
 
 
 class _WorkerSeries(NamedTuple):
     steps: Counter
     windows: Counter
+    busy: Counter
     staleness: Histogram
-    round_trips: Sequence[Histogram]
+    round_trip: Histogram
     parts: Mapping[str, Histogram]
 
 

@@ -169,19 +169,22 @@ class JobProcess:
         except FileNotFoundError:
             return ""
 
-    def after_finished_run(self) -> "JobProcess":
-        """Return the process of what remains if the run that the coordinator named is done.
+    def after_finished_run(self) -> "JobProcess | None":
+        """Return the process of what remains; None if the last job's run is done.
 
-        It is of an earlier job, or of this one, whose end nothing reported. Its name is removed.
+        Nothing reported the end of a run that the coordinator named: of an earlier job, or of this
+        one. The name of a run that is done is removed.
         """
         if self.run_file is None or not self._run:
             return self
         with suppress(OSError, ValueError, LookupError, TypeError):
             result = read_json(Path(self._run, "result.json"))
-            own = result["job"] == self.name
-            if result["status"] == "done" and (self.following or not own):
+            is_of_this_job = result["job"] == self.name
+            if result["status"] == "done":
                 self.run_file.unlink()
-                return self.after(int(own))
+                if is_of_this_job and not self.following:
+                    return None
+                return self.after(int(is_of_this_job))
         return self
 
     def refuse_empty_success(self, ending: JobEnding) -> None:
@@ -299,9 +302,12 @@ def run_to_its_end(
                 if ending.done:
                     job = job.after(ending.done)
                     restarts.clear()
-                if job.of and ending.return_code:
-                    job = job.after_finished_run()
                 decision = policy.decide(ending, restarts, time.monotonic())
+                if job.of and ending.return_code:
+                    remaining = job.after_finished_run()
+                    if remaining is None and decision.restart:
+                        return 0
+                    job = remaining or job
                 if decision.reason:
                     announce(f"{job.name}: {decision.reason}")
                 job.refuse_empty_success(ending)

@@ -206,6 +206,7 @@ class Role:
         self._held = False
         if self._process is None:
             self._history = self._policy.revived(self._history)
+            self._become(RoleState.STARTING)
             self._wake.set()
             return
         self._restarting = True
@@ -226,7 +227,9 @@ class Role:
 
     async def _stop_process(self) -> bool:
         self._wake.set()
-        if self._process is not None:
+        if self._process is None:
+            self._become(RoleState.STOPPED)
+        else:
             self._become(RoleState.STOPPING)
         return await self._end_process()
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 
@@ -49,3 +50,19 @@ def test_a_persons_own_code_is_interrupted_in_the_midst_of_it() -> None:
 
 def test_the_second_one_ends_the_process() -> None:
     assert ran(sys.executable, "-c", TWICE, code=130).stdout == "asked True\n"
+
+
+class InterruptedAsItIsRead(Cancel):
+    """Hears a signal right after it was asked whether there was one."""
+
+    @property
+    def asked(self) -> bool:
+        before = super().asked
+        os.kill(os.getpid(), signal.SIGINT)
+        return before
+
+
+def test_a_request_that_comes_as_a_child_begins_to_get_them_reaches_it() -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    with InterruptedAsItIsRead() as cancel, cancel.passed_on_to(child.pid):
+        assert child.wait() == -signal.SIGINT

@@ -105,16 +105,18 @@ def test_a_run_that_is_done_is_never_resumed(
     file.write_text(f"{tmp_path}\n")
     last = foreground_job.JobProcess("evaluate", tmp_path, (), {}, file)
     process = replace(last, name="train", following=(last,), of=3).after_finished_run()
+    assert process is not None
     assert [process.name, *(job.name for job in process.following)] == remaining
     assert bool(process.run_to_resume) is resumes
 
 
-def test_a_last_job_that_is_done_does_not_run_again(tmp_path: Path) -> None:
+def test_a_last_job_that_is_killed_once_it_is_done_does_not_run_again(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text('{"job": "train", "status": "done"}')
     file = tmp_path / "run"
-    file.write_text(f"{tmp_path}\n")
-    process = foreground_job.JobProcess("train", tmp_path, (), {}, file, of=2)
-    assert process.after_finished_run().run_to_resume == str(tmp_path)
+    command_line = ("sh", "-c", f"echo {tmp_path} > {file}; kill -KILL $$")
+    process = foreground_job.JobProcess("train", tmp_path, command_line, os.environ, file, of=2)
+    policy = foreground_job.JobRestartPolicy()
+    assert foreground_job.run_to_its_end(process, lambda: pytest.fail("again"), policy) == 0
 
 
 def test_ctrl_c_reaches_the_job_once(tmp_path: Path) -> None:

@@ -13,9 +13,17 @@ from deploy.supervisor.role import Deadlines, Role
 
 
 @pytest.mark.parametrize(
-    ("stops", "state"), [(False, RoleState.STARTING), (True, RoleState.STOPPED)]
+    ("requests", "state"),
+    [
+        (["restart"], RoleState.STARTING),
+        (["restart", "hold"], RoleState.STOPPED),
+        (["restart", "hold", "restart"], RoleState.STARTING),
+    ],
 )
-def test_it_starts_unless_it_is_held_again(tmp_path: Path, stops: bool, state: RoleState) -> None:
+@pytest.mark.parametrize("turns", [0, 5])
+def test_it_starts_unless_it_is_held_again(
+    tmp_path: Path, requests: list[str], state: RoleState, turns: int
+) -> None:
     """It was stopped, ready or failed before, and has no process."""
 
     async def wait() -> RoleState:
@@ -27,11 +35,10 @@ def test_it_starts_unless_it_is_held_again(tmp_path: Path, stops: bool, state: R
         keeping = asyncio.create_task(role.keep())
         await asyncio.sleep(0)
         assert role.status().state is RoleState.STOPPED
-        await role.restart()
-        if stops:
-            await role.hold()
-        for _ in range(5):
-            await asyncio.sleep(0)
+        for request in requests:
+            await getattr(role, request)()
+            for _ in range(turns):
+                await asyncio.sleep(0)
         keeping.cancel()
         return role.status().state
 
