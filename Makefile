@@ -10,6 +10,10 @@ LAB ?= tests/lab/two_nodes tests/lab/test_nodes.py
 python := .venv/bin/python
 pytest = $(python) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 zig := .cache/zig
+server_native := core/server/native
+session_threads = for machine in aarch64 x86_64; do $(zig)/bin/python -m ziglang c++ -target $$machine-linux-gnu.2.27 \
+	-std=c++17 -O2 -fPIC -fno-exceptions -fno-rtti -fvisibility=hidden -fno-sanitize=undefined -Wall -Wextra -Werror -nostdlib++ -shared -s \
+	$(server_native)/session_threads.cc -ldl -o $(1)/session_threads.$$machine.so || exit 1; done
 kernel_sources := sha256sum kernels/*.py kernels/native/* kernels/requirements.txt kernels/built/SHA256SUMS tools/compare_kernels.py | LC_ALL=C sort
 
 .DEFAULT_GOAL := help
@@ -58,11 +62,15 @@ lab-kernel: .venv  ## the deployment on three machines with real kernels: root, 
 image: .venv  ## the container image: root, buildah and mmdebstrap, see docs/containers.md (ARGS="--save pscluster.tar")
 	@$(python) -m tools.build_image $(ARGS)
 
-kernels: $(zig)/made  ## builds the native library for x86_64 and aarch64, see docs/kernels.md
+kernels: $(zig)/made  ## builds the native libraries for x86_64 and aarch64, see docs/kernels.md
 	@$(zig)/bin/python -m kernels.build
+	@$(call session_threads,$(server_native))
+	@cd $(server_native) && sha256sum *.cc *.so >SHA256SUMS
 
 kernels-check: $(zig)/made
 	@$(zig)/bin/python -m kernels.build --check
+	@$(call session_threads,$(zig))
+	@cd $(zig) && grep so$$ $(CURDIR)/$(server_native)/SHA256SUMS | sha256sum --check --quiet
 
 kernels-sanitize: .venv
 	@$(python) -m tools.compare_kernels sanitized
@@ -85,9 +93,10 @@ check: lint types imports lengths habits lock rules docs  ## all static checks: 
 
 lint: .venv
 	@cd kernels/built && sha256sum --check --quiet SHA256SUMS
+	@cd $(server_native) && sha256sum --check --quiet SHA256SUMS
 	@.venv/bin/ruff format --check .
 	@.venv/bin/ruff check .
-	@.venv/bin/clang-format --dry-run --Werror kernels/native/*
+	@.venv/bin/clang-format --dry-run --Werror --style=file:kernels/native/.clang-format kernels/native/* $(server_native)/*.cc
 
 types: .venv
 	@.venv/bin/mypy
@@ -119,7 +128,7 @@ requirements:  ## writes the list of a node's packages from uv.lock
 format: .venv  ## rewrites the sources as `make check` requires
 	@.venv/bin/ruff check --fix --quiet . || true
 	@.venv/bin/ruff format .
-	@.venv/bin/clang-format -i kernels/native/*
+	@.venv/bin/clang-format -i --style=file:kernels/native/.clang-format kernels/native/* $(server_native)/*.cc
 
 docs: .venv  ## docs/_build/html/docs/index.html, warnings are errors
 	@.venv/bin/sphinx-build -W --keep-going --quiet -b html docs docs/_build/html

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from core.ground.shell import without_foreign
+from core.server.session_threads import one_session_thread
 
 without_foreign(os.environ)
+one_session_thread()
 # GRPC_FAIL_FAST: a call to a dead task fails instead of waiting (community RFC 355). "true", not
 # "use_caller" as in the roles: the call by which a worker joins asks to wait, and the coordinator
 # would wait without end for a worker that is stopped or killed just then, even with its connections

@@ -45,6 +45,7 @@ from core.server.process import (
     send_heartbeats,
 )
 from core.server.rights import enter_cage
+from core.server.session_threads import OBJECT, one_session_thread
 from core.server.sockets import answers
 from core.server.tensorflow_server import LeanServer, ServerDefinition, StockServer
 from kernels.place import THREADS
@@ -129,9 +130,12 @@ def run(role: RoleOptions) -> NoReturn:
     if role.guard == "loopback":
         further_accounts = () if role.account is None else (role.account,)
         guard = PortGuard(role.port, role.host, further_accounts, accounts)
+    limited = one_session_thread()
     server = _listen(role)
     if server.refused is not None:
         logger.warning("%s", server.refused)
+    if not limited():
+        logger.info("eight threads for sessions, not one, take 33 MB more: %s does not fit", OBJECT)
     if guard is not None:
         guard.put_up()
         _guard_metrics(role)

@@ -1,5 +1,6 @@
 """The private names that `core.engine.runtime` stands on."""
 
+import ctypes
 import inspect
 import os
 from pathlib import Path
@@ -39,6 +40,7 @@ def test_the_environment_is_set_before_tensorflow_is_imported() -> None:
     assert source.index("import core.engine.environment") < source.index("import tensorflow as tf")
     assert os.environ["GRPC_FAIL_FAST"] == "true"
     assert os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] == "False"
+    assert hasattr(ctypes.CDLL(None), "pscluster_one_thread")
 
 
 def test_the_name_of_variables_that_each_execution_makes() -> None:

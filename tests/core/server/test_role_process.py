@@ -31,7 +31,7 @@ def test_a_ps_is_ready_once_its_port_answers_and_fits_its_memory() -> None:
         assert [role.ask("/nothing")[0], role.ask("/restart", "POST")[0]] == [404, 404]
         status, text = role.ask("/metrics")
     assert status == 200
-    assert sample(text, "pscluster_process_anonymous_bytes") < 100e6
+    assert sample(text, "pscluster_process_anonymous_bytes") < 75e6
     assert sample(text, "pscluster_process_file_backed_bytes") > 0
     available = sample(text, "pscluster_node_memory_available_bytes")
     assert sample(text, "pscluster_node_memory_total_bytes") > available
