@@ -23,7 +23,7 @@ from core.ground.errors import ClusterError, ExitCode
 
 MEBIBYTE = 2**20
 NEEDED_BYTES = {"lean": 128 * MEBIBYTE, "stock": 320 * MEBIBYTE}
-"""Memory that a server needs to start: 84 MB (lean) and 225 MB (stock) of anonymous memory when
+"""Memory that a server needs to start: 59 MB (lean) and 256 MB (stock) of anonymous memory when
 idle, measured on x86-64 with TF 2.21, and enough pages of the libraries that it does not read them
 again and again."""
 

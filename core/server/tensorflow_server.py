@@ -1,7 +1,7 @@
 """The TensorFlow server of a role: definition, lean server through the C API, fallback.
 
-`import tensorflow` and `tf.distribute.Server` idle at about 225 MB of anonymous memory. The same
-C++ server, started through the C API of the installed wheel, idles at about 84 MB (x86-64, TF 2.21)
+`import tensorflow` and `tf.distribute.Server` idle at about 256 MB of anonymous memory. The same
+C++ server, started through the C API of the installed wheel, idles at about 59 MB (x86-64, TF 2.21)
 and is up in half the time. The ServerDef is encoded here: three small messages do not justify the
 megabytes that `google.protobuf` and its generated modules would cost every role process.
 """
@@ -228,7 +228,7 @@ class LeanServer:
 class StockServer:
     """The fallback, `tf.distribute.Server`, for wheels whose C API `LeanServer` does not fit.
 
-    It behaves like `LeanServer`, and takes 225 MB instead of 84 MB of anonymous memory, because it
+    It behaves like `LeanServer`, and takes 256 MB instead of 59 MB of anonymous memory, because it
     imports Python's TensorFlow. Raises ClusterError with TensorFlow's own words.
     """
 

@@ -40,11 +40,11 @@ def limits_of(memory: Mapping[str, int]) -> dict[str, int]:
     return {node: int(LARGEST_SHARE * size) for node, size in memory.items()}
 
 
-SERVER_BYTES = 101 * MEGABYTE
-WORKER_BYTES = 110 * MEGABYTE
+SERVER_BYTES = 69 * MEGABYTE
+WORKER_BYTES = 78 * MEGABYTE
 COORDINATOR_BYTES = 50 * MEGABYTE
 """Anonymous memory beside what depends on the app: of a server and a worker that a job has begun on
-(idle they take 91 MB, experiments/pages/performance.md), and of a coordinator over the measured
+(idle they take 59 MB, experiments/pages/performance.md), and of a coordinator over the measured
 process: what serves roles, metrics and page."""
 COPIES_ON_A_SERVER = 4
 """Vectors under way in a parameter server: what is encoded, sent, received and decoded at the same

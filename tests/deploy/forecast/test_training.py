@@ -145,8 +145,8 @@ def test_nodes_are_compared_with_their_own_memory() -> None:
         ("silent", ("worker",), True),
     ]
     said = "\n".join(lines(STEP, found))
-    assert "memory: small: worker: 160 MB of 107 MB that roles may take: does NOT fit" in said
-    assert "memory: silent: worker: 160 MB: fits on a board of 512 MB" in said
+    assert "memory: small: worker: 128 MB of 107 MB that roles may take: does NOT fit" in said
+    assert "memory: silent: worker: 128 MB: fits on a board of 512 MB" in said
 
 
 def test_what_nodes_say_is_believed_if_it_is_a_number() -> None:
