@@ -65,7 +65,7 @@ class Cancel(AbstractContextManager["Cancel"]):
         They may be blocked since before its fork; inside they are not. The child must not be waited
         for inside.
         """
-        # Else a request between these two lines would reach nobody.
+        # Else a request between the next two lines would reach no process.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         requested = self.asked
         self._child = child

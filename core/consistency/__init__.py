@@ -77,7 +77,7 @@ class Speeds:
 
     The calibration gives them at first, then the running median of a worker's replies. What a part
     costs whatever its size (pull, push, the calls) is no slowness: counted as such, it would make
-    the parts of a worker that had small ones smaller yet. Replies to parts of two sizes tell it.
+    the parts of a worker that had small ones smaller yet. Replies to parts of two sizes show it.
     """
 
     def __init__(self, calibration: Mapping[int, float] | None = None) -> None:
