@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from http import HTTPStatus
+from itertools import starmap
 from typing import TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -22,8 +23,10 @@ from core.control.actions import END
 from core.control.client import NoAnswerError, ask, key_of
 from core.control.own_state import own_token
 from core.control.requests import RUN
+from core.control.role_restart import is_replaced, request
 from core.engine.membership import Membership
 from core.ground.errors import ClusterError
+from core.ground.waiting import until
 from core.inventory import Task
 from core.metrics import UNCOUNTED
 from core.status.events import RoleSeen
@@ -54,6 +57,10 @@ READ_SECONDS = 1.0
 ANNOUNCED_SECONDS = 1.0
 ALL_ANNOUNCED_SECONDS = 4.0
 """Times to announce a run to one task, and to all together: the end of a job waits for it."""
+NEW_PROCESS_SECONDS = 45.0
+"""Wait at the end of a job for roles that restart, so that the next job meets all of them.
+
+systemd waits up to 30 s before it starts one (`RestartMaxDelaySec`)."""
 LOOK_SECONDS = 1.0
 
 _Answer = TypeVar("_Answer")
@@ -318,7 +325,21 @@ class RunAnnouncer(AbstractContextManager["RunAnnouncer"]):
         self._end.set()
         if self._run:
             self._thread.join()
-            self._announce([task for task in self._tasks if task.name in self._announced], END)
+            answers = self._announce(
+                [task for task in self._tasks if task.name in self._announced], END
+            )
+            restarting = {
+                task.metrics_address: process
+                for task, (status, process) in answers.items()
+                if status == HTTPStatus.ACCEPTED
+            }
+            if restarting:
+                log.info("waiting for new processes of the roles at %s", ", ".join(restarting))
+                until(
+                    lambda: all(starmap(is_replaced, restarting.items())),
+                    NEW_PROCESS_SECONDS,
+                    LOOK_SECONDS / 4,
+                )
 
     def watch(self, membership: Membership) -> None:
         """Announce the run to each worker that joins from now on: it may be a new process."""
@@ -344,25 +365,22 @@ class RunAnnouncer(AbstractContextManager["RunAnnouncer"]):
             return worker.joined
         return 0.0
 
-    def _announce(self, tasks: Sequence[Task], suffix: str = "") -> list[Task]:
-        """The tasks that answered."""
+    def _announce(self, tasks: Sequence[Task], suffix: str = "") -> dict[Task, tuple[int, str]]:
+        """Return status and process of the tasks that answered."""
         path = f"{RUN}{self._run}{suffix}"
-        heard = of_all(tasks, partial(_post, path), ANNOUNCED_SECONDS, ALL_ANNOUNCED_SECONDS)
-        return [task for task, ok in zip(tasks, heard, strict=True) if ok]
+        answers = of_all(tasks, partial(_post, path), ANNOUNCED_SECONDS, ALL_ANNOUNCED_SECONDS)
+        return {task: answer for task, answer in zip(tasks, answers, strict=True) if answer[0]}
 
 
-def _post(path: str, task: Task, seconds: float) -> bool:
+def _post(path: str, task: Task, seconds: float) -> tuple[int, str]:
     key = key_of(own_token(), task.name)
-    try:
-        status = ask(task.metrics_address, "POST", path, deadline_seconds=seconds, key=key).status
-    except NoAnswerError as problem:
-        log.debug("%s does not know the run: %s", task.name, problem)
-        return False
-    if status != HTTPStatus.OK:
+    status, process = request(task.metrics_address, "POST", path, seconds, key)
+    # Asking again after another answer would change nothing.
+    if status not in (HTTPStatus.OK, HTTPStatus.ACCEPTED):
         log.debug(
             "%s answers POST %s with status %d: its lines will not name the run",
             task.name,
             path,
             status,
         )
-    return True  # asking again would change nothing
+    return status, process

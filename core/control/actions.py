@@ -38,26 +38,25 @@ class Actions:
 
     `POST /run/ID` names the run in the log lines of a role process, `POST /run/ID/end` ends that.
     `begin_run` gets the run's id, also when it is the present one; `end_run` the id of the run that
-    ended.
+    ended, and returns what ends the process after the answer, if something does.
     """
 
     drain: Callable[[str, float], Answer] | None = None
     restart: Callable[[str], None] | None = None
     fresh: Callable[[], bool] = lambda: False
     begin_run: Callable[[str], None] | None = None
-    end_run: Callable[[str], None] | None = None
+    end_run: Callable[[str], Callable[[], None] | None] | None = None
 
     def begin(self, request: Request) -> Callable[[], Reply] | None:
         """Return what an allowed request has this process do; None if it does no such thing."""
         target = request.target
         if (drain := self.drain) is not None and target.startswith(DRAIN):
             return lambda: Reply.words(*_drained(drain, target))
+        note: Callable[[str], Callable[[], None] | None] | None = self.begin_run
         if target.removeprefix(RUN).endswith(END):
             note = self.end_run
-        else:
-            note = self.begin_run
         if note is not None and target.startswith(RUN):
-            return lambda: Reply.words(*_noted(note, target))
+            return lambda: _noted(note, target)
         if (restart := self.restart) is not None and target == RESTART:
             return lambda: self._restarted(restart, request.client)
         return None
@@ -87,15 +86,17 @@ def _drained(drain: Callable[[str, float], Answer], target: str) -> Answer:
     return drain(urllib.parse.unquote(path), seconds)
 
 
-def _noted(note: Callable[[str], None], target: str) -> Answer:
+def _noted(note: Callable[[str], Callable[[], None] | None], target: str) -> Reply:
     run = urllib.parse.unquote(target.removeprefix(RUN).removesuffix(END))
     if not _ID.fullmatch(run):
-        return (
+        return Reply.words(
             HTTPStatus.BAD_REQUEST,
             "expected /run/ID or /run/ID/end with the name of the run's folder as ID",
         )
-    note(run)
-    return HTTPStatus.OK, "noted"
+    then = note(run)
+    if then is None:
+        return Reply.words(HTTPStatus.OK, "noted")
+    return Reply.words(HTTPStatus.ACCEPTED, "restarting", then)
 
 
 class Routes:

@@ -155,11 +155,15 @@ def _advance(name: str, role: RestartingRole, end: float) -> RestartingRole:
         if status in (403, 404):
             return RestartingRole(role.address, RestartStep.REFUSED, status=status)
         return role
-    if role.step is RestartStep.RESTARTING:
-        status, process = request(role.address, "GET", "/ready", seconds)
-        if status == 200 and process != role.old:
-            return RestartingRole(role.address, RestartStep.READY)
+    if role.step is RestartStep.RESTARTING and is_replaced(role.address, role.old, seconds):
+        return RestartingRole(role.address, RestartStep.READY)
     return role
+
+
+def is_replaced(address: str, old: str, seconds: float = ANSWER_SECONDS) -> bool:
+    """Return whether a process other than `old` is ready at a role's metrics address."""
+    status, process = request(address, "GET", "/ready", seconds)
+    return status == 200 and process != old
 
 
 def request(

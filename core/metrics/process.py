@@ -14,6 +14,7 @@ import math
 import os
 import platform
 import re
+import resource
 import threading
 import time
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from core.metrics.catalogue import Reading
 CPU_INFO = Path("/proc/cpuinfo")
 OWN_GROUP = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
+PROC = Path("/proc")
 X86 = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 ARM = tuple(
     re.compile(rf"^CPU {part}\s*:\s*(\S+)$", re.MULTILINE)
@@ -64,32 +66,58 @@ def usable_cores() -> int:
 
     Its affinity, limited by the quotas of its control groups.
     """
-    quotas = _quotas(OWN_GROUP, GROUPS)
-    return max(1, min([len(os.sched_getaffinity(0)), *(math.ceil(quota) for quota in quotas)]))
+    quotas = []
+    for group in _control_groups("cpu"):
+        with contextlib.suppress(OSError, ValueError):  # no such file at the root, or no limit
+            most, period = map(int, (group / "cpu.max").read_text().split())
+            quotas.append(most / period)
+    return max(1, min([len(os.sched_getaffinity(0)), *map(math.ceil, quotas)]))
 
 
-def _quotas(own_group: Path, groups: Path) -> list[float]:
-    """Return the cores that `cpu.max` allows to the process's control group (version 2).
+def tasks_left() -> int:
+    """Return how many threads this process can start.
 
-    Each group above it may set a limit too; the list is empty without any.
+    The kernel's pid_max, RLIMIT_NPROC of an account and `pids.max` of the control groups limit
+    them. Root has no RLIMIT_NPROC.
+    """
+    most_of_account, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    total = of_account = 0
+    for status in PROC.glob("[0-9]*/status"):
+        with contextlib.suppress(OSError):  # the process has ended
+            text = status.read_text()
+            threads = thread_count(text)
+            total += threads
+            if f"\nUid:\t{os.getuid()}\t" in text:
+                of_account += threads
+    left = [int((PROC / "sys/kernel/pid_max").read_text()) - total]
+    if most_of_account != resource.RLIM_INFINITY and os.getuid() != 0:
+        left.append(most_of_account - of_account)
+    for group in _control_groups("pids"):
+        with contextlib.suppress(OSError, ValueError):  # no such file at the root, or no limit
+            most, now = (int((group / f"pids.{name}").read_text()) for name in ("max", "current"))
+            left.append(most - now)
+    return min(left)
+
+
+def _control_groups(controller: str) -> Iterator[Path]:
+    """Yield the folders of the process's control group and of those above it (versions 1 and 2).
+
+    Each may set a limit. A folder may be missing: a container mounts the root of the groups.
     """
     try:
-        lines = own_group.read_text().splitlines()
+        lines = OWN_GROUP.read_text().splitlines()
     except OSError:
-        return []
-    name = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")
-    folder = groups / name.strip("/")
-    quotas = []
-    for group in (folder, *folder.parents):
-        if not group.is_relative_to(groups):
-            break
-        with contextlib.suppress(
-            OSError, ValueError
-        ):  # no such file at the root, or another kernel's format
-            most, period = (group / "cpu.max").read_text().split()
-            if most != "max":
-                quotas.append(int(most) / int(period))
-    return quotas
+        return
+    for line in lines:
+        _, controllers, name = line.split(":", 2)
+        if controllers == "":
+            mount = GROUPS
+        elif controller in controllers.split(","):
+            mount = GROUPS / controller
+        else:
+            continue
+        folder = mount / name.strip("/")
+        yield from (group for group in (folder, *folder.parents) if group.is_relative_to(mount))
 
 
 PROCESS = psutil.Process()
@@ -107,6 +135,12 @@ def memory_bytes(status: str) -> dict[str, int]:
     return {name: int(kibibytes) * KIBIBYTE for name, kibibytes in FIELD.findall(status)}
 
 
+def thread_count(status: str) -> int:
+    """Return the number of threads in the text of a /proc/PID/status; 1 if it is not there."""
+    threads = THREADS.search(status)
+    return int(threads[1]) if threads else 1
+
+
 def read_process() -> Iterator[Reading]:
     """Yield memory, CPU time, threads and start time of this process.
 
@@ -115,13 +149,12 @@ def read_process() -> Iterator[Reading]:
     """
     status = STATUS.read_text()
     memory = memory_bytes(status)
-    threads = THREADS.search(status)
     yield Reading("process_anonymous_bytes", memory["RssAnon"])
     yield Reading("process_file_backed_bytes", memory["RssFile"])
     yield Reading("process_swap_bytes", memory["VmSwap"])
     yield Reading("process_cpu_seconds_total", time.process_time())
     yield Reading("process_cores", usable_cores())
-    yield Reading("process_threads", int(threads[1]) if threads else 1)
+    yield Reading("process_threads", thread_count(status))
     yield Reading("process_start_time_seconds", PROCESS.create_time())
 
 

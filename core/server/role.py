@@ -10,13 +10,14 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NoReturn
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from core.control.actions import Actions
-from core.control.door import RateLimitedLog, raise_limit
+from core.control.door import raise_limit
 from core.control.own_state import own_key
 from core.control.requests import Rules
 from core.ground.accounts import become, die_with_parent, why_root
@@ -40,11 +41,11 @@ from core.server.process import (
     limit_arenas,
     notify,
     report_crashes,
-    return_memory,
     role_environment,
     send_heartbeats,
 )
 from core.server.rights import enter_cage
+from core.server.runs import Runs
 from core.server.session_threads import OBJECT, one_session_thread
 from core.server.sockets import answers
 from core.server.tensorflow_server import LeanServer, ServerDefinition, StockServer
@@ -54,7 +55,6 @@ PROBE_SECONDS = 1.0
 FIRST_ANSWER_SECONDS = 60.0
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 LOOPBACK = "127.0.0.1"
-RUN_LINES_A_MINUTE = 60
 
 ENVIRONMENT = {
     # Without it a call to a task that restarts fails at once instead of waiting for its own
@@ -248,39 +248,19 @@ def _end(why: str, code: ExitCode) -> NoReturn:
 
 
 def _actions(role: RoleOptions, speaker: Speaker, fresh: Callable[[], bool]) -> Actions:
-    """Return what requests do: restart, if there is a coordinator, and name the run.
-
-    Its name is in every log line until it ends or another one begins.
-    """
-    lines = RateLimitedLog(logger, logging.INFO, most=RUN_LINES_A_MINUTE)
-    giving = threading.Lock()
-
-    def freed() -> None:
-        with giving:
-            return_memory()
-
-    def begins(run: str) -> None:
-        if run == speaker.run:
-            return  # the coordinator repeats it
-        speaker.run = run
-        lines.say(f"run {run} begins")
-
-    def ends(run: str) -> None:
-        if run == speaker.run:
-            lines.say(f"run {run} is over")
-            speaker.run = ""
-            # The coordinator has left the cluster before this request, and does not wait for us.
-            if not giving.locked():
-                threading.Thread(target=freed, name="give-back", daemon=True).start()
+    """Return what requests do: restart, if there is a coordinator, and name the run."""
 
     def restart(client: str) -> None:
-        _end(f"restart asked for by {client}", ExitCode.RESTART_ASKED)
+        leave(f"restart asked for by {client}")
 
+    leave = partial(_end, code=ExitCode.RESTART_ASKED)
+    has_supervisor = role.coordinator is not None or "NOTIFY_SOCKET" in os.environ
+    runs = Runs(speaker, leave if has_supervisor else None)
     return Actions(
         restart=None if role.coordinator is None else restart,
         fresh=fresh,
-        begin_run=begins,
-        end_run=ends,
+        begin_run=runs.begin,
+        end_run=runs.end,
     )
 
 

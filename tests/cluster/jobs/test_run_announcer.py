@@ -2,7 +2,7 @@
 
 import queue
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 from prometheus_client import CollectorRegistry
 
@@ -57,6 +57,28 @@ def test_roles_hear_of_a_run_when_they_come_and_when_it_ends() -> None:
             assert heard_now(heard, 1) == {("worker:0", RUN)}
         assert heard_now(heard, 3) == {(each.name, "end") for each in (ps, early, late)}
     assert heard.empty()
+
+
+def test_the_end_of_a_run_waits_until_another_process_is_ready_in_place_of_one_that_restarts() -> (
+    None
+):
+    begun: queue.SimpleQueue[str] = queue.SimpleQueue()
+    asked: list[str] = []
+
+    def ready() -> bool:
+        asked.append(serving._server.process)
+        if len(asked) == 2:
+            serving._server.process = "the next"
+        return True
+
+    ps = task("ps", 0)
+    actions = Actions(begin_run=begun.put, end_run=lambda run: lambda: None)
+    serving = exporter.serve(
+        CollectorRegistry(), "127.0.0.1", ps.metrics_port, ready, actions=actions
+    )
+    with closing(serving), RunAnnouncer((ps,), RUN):
+        begun.get(timeout=HANG_SECONDS)
+    assert len(asked) == 2
 
 
 def test_without_a_run_nobody_is_told() -> None:

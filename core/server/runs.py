@@ -1,0 +1,93 @@
+"""The runs that a role works on: their names in its log, and what follows when they end."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from core.control.door import RateLimitedLog
+from core.logs.lines import Speaker
+from core.metrics.process import STATUS, tasks_left, thread_count
+from core.server.process import return_memory
+
+RUN_LINES_A_MINUTE = 60
+MOST_OPEN_RUNS = 64
+"""Runs whose end a role waits for: a killed coordinator announces none."""
+
+logger = logging.getLogger("pscluster.role")
+
+
+def read_threads() -> tuple[int, int]:
+    """Return the threads of this process, and how many more its limits leave."""
+    return thread_count(STATUS.read_text()), tasks_left()
+
+
+def reason_to_restart(at_first: int, threads: int, left: int) -> str | None:
+    """Return why a role with no open run ends for a new process to start; None if it stays.
+
+    It stays until the threads that it keeps outnumber those that its limits `left`. A coordinator
+    that connects leaves four in each server, and so does each update by which workers join: a
+    GrpcEagerClientThread (TensorFlow's grpc_eager_client.cc) ends only after a call's answer, and
+    gets none once its client has gone.
+    """
+    surplus = threads - at_first
+    if surplus <= max(0, left):
+        return None
+    return f"restarts: TensorFlow keeps {surplus} threads of earlier runs, the limits leave {left}"
+
+
+class Runs:
+    """The open runs of a role process."""
+
+    def __init__(self, speaker: Speaker, leave: Callable[[str], object] | None) -> None:
+        """`leave` ends this process with a reason; None where no supervisor starts another one."""
+        self._speaker = speaker
+        self._leave = leave
+        self._lines = RateLimitedLog(logger, logging.INFO, most=RUN_LINES_A_MINUTE)
+        self._giving = threading.Lock()
+        self._turn = threading.Lock()
+        self._open: set[str] = set()
+        self._at_first = 0
+
+    def begin(self, run: str) -> None:
+        """Name the run in each log line until it ends or another one begins."""
+        with self._turn:
+            if len(self._open) < MOST_OPEN_RUNS:
+                self._open.add(run)
+            self._at_first = self._at_first or read_threads()[0]
+        if run == self._speaker.run:
+            return  # the coordinator repeats it
+        self._speaker.run = run
+        self._lines.say(f"run {run} begins")
+
+    def end(self, run: str) -> Callable[[], None] | None:
+        """Return what ends this process once the request is answered; None if it stays.
+
+        Then it hands freed memory back.
+        """
+        self._open.discard(run)
+        if run == self._speaker.run:
+            self._lines.say(f"run {run} is over")
+            self._speaker.run = ""
+            if self._reason() is not None:
+                return self._restart
+            # The coordinator has left the cluster before this request, and does not wait for us.
+            if not self._giving.locked():
+                threading.Thread(target=self._give_back, name="give-back", daemon=True).start()
+        return None
+
+    def _reason(self) -> str | None:
+        if self._leave is None or self._open:
+            return None
+        return reason_to_restart(self._at_first, *read_threads())
+
+    def _restart(self) -> None:
+        # A run that begins meanwhile waits in `begin`. Its coordinator gets no answer, and asks
+        # the next process.
+        with self._turn:
+            reason = self._reason()
+            if self._leave is not None and reason is not None:
+                self._leave(reason)
+
+    def _give_back(self) -> None:
+        with self._giving:
+            return_memory()
