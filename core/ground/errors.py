@@ -15,7 +15,7 @@ class ExitCode(IntEnum):
     ILLEGAL_INSTRUCTION = 22
     TOO_LITTLE_MEMORY = 23
     SERVER_LOST = 24  # a parameter server is lost, with its parameters: the job is resumable
-    RESTART_ASKED = 25  # a role was asked over its metrics port to restart
+    RESTART_ASKED = 25  # a role was asked to restart, or keeps too many threads
     PROGRAM_KILLED = (
         26  # a signal that we did not send ended a person's program: another attempt can succeed
     )

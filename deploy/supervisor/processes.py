@@ -344,7 +344,7 @@ class RestartPolicy:
             if ending.fenced:
                 reason = "killed on request"
             else:
-                reason = "asked to over its metrics port"
+                reason = "on request, or for its threads"
             return Decision(True, 0.0, reason, History(past, ever_ready))
         now = History(past + 1, ever_ready)
         what = f"ended with {ending.describe()} after {ending.uptime_seconds:.1f} s"

@@ -70,6 +70,13 @@ def test_it_stays_where_no_other_process_would_follow(play: Play) -> None:
     assert actions.end_run("one") is None
 
 
+def test_it_remembers_a_bounded_number_of_runs_that_never_end() -> None:
+    open_runs = runs.Runs(Speaker("ps:0"), None)
+    for number in range(runs.MOST_OPEN_RUNS + 1):
+        open_runs.begin(f"{number}")
+    assert len(open_runs._open) == runs.MOST_OPEN_RUNS
+
+
 def test_it_stays_while_a_run_is_open(play: Play) -> None:
     actions, ended = play(*COORDINATOR)
     assert actions.begin_run is not None
