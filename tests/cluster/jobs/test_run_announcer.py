@@ -3,6 +3,7 @@
 import queue
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 
 from prometheus_client import CollectorRegistry
 
@@ -63,6 +64,7 @@ def test_the_end_of_a_run_waits_until_another_process_is_ready_in_place_of_one_t
     None
 ):
     begun: queue.SimpleQueue[str] = queue.SimpleQueue()
+    left: queue.SimpleQueue[str] = queue.SimpleQueue()
     asked: list[str] = []
 
     def ready() -> bool:
@@ -72,13 +74,14 @@ def test_the_end_of_a_run_waits_until_another_process_is_ready_in_place_of_one_t
         return True
 
     ps = task("ps", 0)
-    actions = Actions(begin_run=begun.put, end_run=lambda run: lambda: None)
+    actions = Actions(begin_run=begun.put, end_run=lambda run: partial(left.put, run))
     serving = exporter.serve(
         CollectorRegistry(), "127.0.0.1", ps.metrics_port, ready, actions=actions
     )
     with closing(serving), RunAnnouncer((ps,), RUN):
         begun.get(timeout=HANG_SECONDS)
     assert len(asked) == 2
+    assert left.get(timeout=HANG_SECONDS) == RUN
 
 
 def test_without_a_run_nobody_is_told() -> None:

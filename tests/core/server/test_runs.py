@@ -1,5 +1,6 @@
 """A role that keeps too many threads ends when no run is open, where another one follows it."""
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -68,6 +69,28 @@ def test_it_stays_where_no_other_process_would_follow(play: Play) -> None:
     actions, _ = play()
     assert actions.end_run is not None
     assert actions.end_run("one") is None
+
+
+def test_a_run_that_begins_as_the_process_ends_gets_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[bool] = []
+
+    def leave(_: str) -> None:
+        begins.start()
+        begins.join(0.1)
+        waits.append(begins.is_alive())
+
+    open_runs = runs.Runs(Speaker("ps:0"), leave)
+    begins = threading.Thread(target=open_runs.begin, args=("two",))
+    monkeypatch.setattr(runs, "read_threads", lambda: (1, 0))
+    open_runs.begin("one")
+    monkeypatch.setattr(runs, "read_threads", lambda: (2, 0))
+    then = open_runs.end("one")
+    assert then is not None
+    then()
+    begins.join()
+    assert waits == [True]
 
 
 def test_it_remembers_a_bounded_number_of_runs_that_never_end() -> None:
