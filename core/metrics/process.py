@@ -28,7 +28,6 @@ import psutil
 from core.metrics.catalogue import Reading
 
 CPU_INFO = Path("/proc/cpuinfo")
-OWN_GROUP = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
 X86 = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
@@ -67,7 +66,7 @@ def usable_cores() -> int:
     Its affinity, limited by the quotas of its control groups.
     """
     quotas = []
-    for group in _control_groups("cpu"):
+    for group in control_groups("cpu", PROC, GROUPS):
         with contextlib.suppress(OSError, ValueError):  # no such file at the root, or no limit
             most, period = map(int, (group / "cpu.max").read_text().split())
             quotas.append(most / period)
@@ -80,44 +79,42 @@ def tasks_left() -> int:
     The kernel's pid_max, RLIMIT_NPROC of an account and `pids.max` of the control groups limit
     them. Root has no RLIMIT_NPROC.
     """
-    most_of_account, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    total = of_account = 0
+    threads = {True: 0, False: 0}
     for status in PROC.glob("[0-9]*/status"):
         with contextlib.suppress(OSError):  # the process has ended
             text = status.read_text()
-            threads = thread_count(text)
-            total += threads
-            if f"\nUid:\t{os.getuid()}\t" in text:
-                of_account += threads
-    left = [int((PROC / "sys/kernel/pid_max").read_text()) - total]
-    if most_of_account != resource.RLIM_INFINITY and os.getuid() != 0:
-        left.append(most_of_account - of_account)
-    for group in _control_groups("pids"):
+            threads[f"\nUid:\t{os.getuid()}\t" in text] += thread_count(text)
+    limits = [int((PROC / "sys/kernel/pid_max").read_text()) - sum(threads.values())]
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if most != resource.RLIM_INFINITY and os.getuid() != 0:
+        limits.append(most - threads[True])
+    for group in control_groups("pids", PROC, GROUPS):
         with contextlib.suppress(OSError, ValueError):  # no such file at the root, or no limit
-            most, now = (int((group / f"pids.{name}").read_text()) for name in ("max", "current"))
-            left.append(most - now)
-    return min(left)
+            current = int((group / "pids.current").read_text())
+            limits.append(int((group / "pids.max").read_text()) - current)
+    return min(limits)
 
 
-def _control_groups(controller: str) -> Iterator[Path]:
+def control_groups(controller: str, proc: Path, groups: Path) -> Iterator[Path]:
     """Yield the folders of the process's control group and of those above it (versions 1 and 2).
 
-    Each may set a limit. A folder may be missing: a container mounts the root of the groups.
+    Each may set a limit. A folder may be missing: a container mounts the root of the groups, not
+    the group's own path.
     """
     try:
-        lines = OWN_GROUP.read_text().splitlines()
+        lines = (proc / "self" / "cgroup").read_text().splitlines()
     except OSError:
         return
     for line in lines:
         _, controllers, name = line.split(":", 2)
+        mounts = []
         if controllers == "":
-            mount = GROUPS
+            mounts = [groups, groups / "unified"]
         elif controller in controllers.split(","):
-            mount = GROUPS / controller
-        else:
-            continue
-        folder = mount / name.strip("/")
-        yield from (group for group in (folder, *folder.parents) if group.is_relative_to(mount))
+            mounts = [groups / controller]
+        for mount in mounts:
+            folder = mount / name.strip("/")
+            yield from (group for group in (folder, *folder.parents) if group.is_relative_to(mount))
 
 
 PROCESS = psutil.Process()

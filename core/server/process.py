@@ -34,6 +34,11 @@ measured."""
 AVAILABLE = re.compile(r"^MemAvailable:\s+(\d+) kB$", re.MULTILINE)
 UNLIMITED_BYTES = 2**62
 """Without a limit, cgroup v1 writes the largest multiple of a page that fits."""
+MEMORY_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+"""Names of a control group's limit and use, and of what can be evicted: versions 2 and 1."""
 M_ARENA_MAX = -8
 """`man 3 mallopt`."""
 
@@ -99,28 +104,15 @@ def require(server: str, needed: int, room: Headroom, remedy: str) -> None:
         )
 
 
-def _control_group_bounds(proc: Path, control_groups: Path) -> list[Headroom]:
-    membership = proc / "self" / "cgroup"
-    bounds: list[Headroom] = []
-    for line in membership.read_text().splitlines() if membership.exists() else ():
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            mounts = [control_groups, control_groups / "unified"]
-            names = ("memory.max", "memory.current", "inactive_file")
-        elif "memory" in controllers.split(","):
-            mounts = [control_groups / "memory"]
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        else:
-            continue
-        for mount in mounts:
-            group = mount / path.lstrip("/")
-            # Every enclosing group's limit holds. A container mounts the root of the groups, not
-            # the group's own path.
-            enclosing = (
-                folder for folder in (group, *group.parents) if folder.is_relative_to(mount)
-            )
-            bounds += filter(None, (_bound(folder, *names) for folder in enclosing))
-    return bounds
+def _control_group_bounds(proc: Path, groups: Path) -> list[Headroom]:
+    from core.metrics.process import control_groups  # a job on a node sends heartbeats without it
+
+    return [
+        bound
+        for folder in control_groups("memory", proc, groups)
+        for names in MEMORY_FILES
+        if (bound := _bound(folder, *names))
+    ]
 
 
 def _bound(folder: Path, limit_name: str, usage_name: str, evictable_name: str) -> Headroom | None:
