@@ -374,13 +374,13 @@ class RunAnnouncer(AbstractContextManager["RunAnnouncer"]):
 
 def _post(path: str, task: Task, seconds: float) -> tuple[int, str]:
     key = key_of(own_token(), task.name)
-    status, process = request(task.metrics_address, "POST", path, seconds, key)
+    answer = request(task.metrics_address, "POST", path, seconds, key)
     # Asking again after another answer would change nothing.
-    if status not in (HTTPStatus.OK, HTTPStatus.ACCEPTED):
+    if answer[0] not in (HTTPStatus.OK, HTTPStatus.ACCEPTED):
         log.debug(
             "%s answers POST %s with status %d: its lines will not name the run",
             task.name,
             path,
-            status,
+            answer[0],
         )
-    return status, process
+    return answer

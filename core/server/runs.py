@@ -21,18 +21,18 @@ def read_threads() -> tuple[int, int]:
     return thread_count(STATUS.read_text()), tasks_left()
 
 
-def reason_to_restart(at_first: int, threads: int, left: int) -> str | None:
+def reason_to_restart(at_first: int, threads: int, room: int) -> str | None:
     """Return why a role with no open run ends for a new process to start; None if it stays.
 
-    It stays until the threads that it keeps outnumber those that its limits `left`. A coordinator
+    It stays until the threads that it keeps outnumber the `room` that its limits leave. A coordinator
     that connects leaves four in each server, and so does each update by which workers join: a
     GrpcEagerClientThread (TensorFlow's grpc_eager_client.cc) ends only after a call's answer, and
     gets none once its client has gone.
     """
     surplus = threads - at_first
-    if surplus <= max(0, left):
+    if surplus <= max(0, room):
         return None
-    return f"restarts: TensorFlow keeps {surplus} threads of earlier runs, the limits leave {left}"
+    return f"restarts: TensorFlow keeps {surplus} threads of earlier runs, the limits leave {room}"
 
 
 class Runs:

@@ -64,24 +64,24 @@ def test_the_end_of_a_run_waits_until_another_process_is_ready_in_place_of_one_t
     None
 ):
     begun: queue.SimpleQueue[str] = queue.SimpleQueue()
-    left: queue.SimpleQueue[str] = queue.SimpleQueue()
-    asked: list[str] = []
+    followed: queue.SimpleQueue[str] = queue.SimpleQueue()
+    polls: list[str] = []
 
     def ready() -> bool:
-        asked.append(serving._server.process)
-        if len(asked) == 2:
+        polls.append(serving._server.process)
+        if len(polls) == 2:
             serving._server.process = "the next"
         return True
 
     ps = task("ps", 0)
-    actions = Actions(begin_run=begun.put, end_run=lambda run: partial(left.put, run))
+    actions = Actions(begin_run=begun.put, end_run=lambda run: partial(followed.put, run))
     serving = exporter.serve(
         CollectorRegistry(), "127.0.0.1", ps.metrics_port, ready, actions=actions
     )
     with closing(serving), RunAnnouncer((ps,), RUN):
         begun.get(timeout=HANG_SECONDS)
-    assert len(asked) == 2
-    assert left.get(timeout=HANG_SECONDS) == RUN
+    assert len(polls) == 2
+    assert followed.get(timeout=HANG_SECONDS) == RUN
 
 
 def test_without_a_run_nobody_is_told() -> None:

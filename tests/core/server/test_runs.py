@@ -17,13 +17,13 @@ Play = Callable[..., tuple[Actions, list[tuple[str, ExitCode]]]]
 
 
 @pytest.mark.parametrize(
-    ("threads", "left", "restarts"),
+    ("threads", "room", "restarts"),
     [(70, 30, False), (71, 30, True), (AT_FIRST, 0, False), (AT_FIRST, -1, False)],
 )
 def test_a_role_restarts_once_it_keeps_more_threads_than_its_limits_leave(
-    threads: int, left: int, restarts: bool
+    threads: int, room: int, restarts: bool
 ) -> None:
-    reason = runs.reason_to_restart(AT_FIRST, threads, left)
+    reason = runs.reason_to_restart(AT_FIRST, threads, room)
     assert (reason is not None) == restarts
 
 
