@@ -24,8 +24,8 @@ def read_threads() -> tuple[int, int]:
 def reason_to_restart(at_first: int, threads: int, room: int) -> str | None:
     """Return why a role with no open run ends for a new process to start; None if it stays.
 
-    It stays until the threads that it keeps outnumber the `room` that its limits leave. A coordinator
-    that connects leaves four in each server, and so does each update by which workers join: a
+    It stays until it keeps more threads than its limits leave `room` for. A coordinator that
+    connects leaves four in each server, and so does each update by which workers join: a
     GrpcEagerClientThread (TensorFlow's grpc_eager_client.cc) ends only after a call's answer, and
     gets none once its client has gone.
     """
