@@ -378,7 +378,7 @@ def _post(path: str, task: Task, seconds: float) -> tuple[int, str]:
     # Asking again after another answer would change nothing.
     if answer[0] not in (HTTPStatus.OK, HTTPStatus.ACCEPTED):
         log.debug(
-            "%s answers POST %s with status %d: its lines will not name the run",
+            "%s answers POST %s with status %d (0: none): its lines will not name the run",
             task.name,
             path,
             answer[0],

@@ -24,15 +24,18 @@ def read_threads() -> tuple[int, int]:
 def reason_to_restart(at_first: int, threads: int, room: int) -> str | None:
     """Return why a role with no open run ends for a new process to start; None if it stays.
 
-    It stays until it keeps more threads than its limits leave `room` for. A coordinator that
-    connects leaves four in each server, and so does each update by which workers join: a
-    GrpcEagerClientThread (TensorFlow's grpc_eager_client.cc) ends only after a call's answer, and
-    gets none once its client has gone.
+    It stays while its limits leave `room` for as many threads again: during a run it has more of
+    them. A coordinator that connects leaves four in each server, and so does each update by which
+    workers join: a GrpcEagerClientThread (TensorFlow's grpc_eager_client.cc) ends only after a
+    call's answer, and gets none once its client has gone.
     """
     surplus = threads - at_first
-    if surplus <= max(0, room):
+    if surplus <= 0 or threads <= room:
         return None
-    return f"restarts: TensorFlow keeps {surplus} threads of earlier runs, the limits leave {room}"
+    return (
+        f"restarts: TensorFlow keeps {surplus} of its {threads} threads from earlier runs, and its"
+        f" limits leave {room} more"
+    )
 
 
 class Runs:

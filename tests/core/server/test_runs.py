@@ -13,9 +13,9 @@ from core.server.options import options, parse
 
 @pytest.mark.parametrize(
     ("threads", "room", "restarts"),
-    [(70, 30, False), (71, 30, True), (40, 0, False), (40, -1, False)],
+    [(70, 70, False), (71, 70, True), (41, -1, True), (40, -1, False)],
 )
-def test_a_role_restarts_once_it_keeps_more_threads_than_its_limits_leave(
+def test_a_role_restarts_once_its_limits_do_not_leave_its_threads_again(
     threads: int, room: int, restarts: bool
 ) -> None:
     assert (runs.reason_to_restart(40, threads, room) is not None) == restarts
@@ -51,8 +51,9 @@ def test_it_ends_after_its_answer_where_another_process_follows(
     assert not ended
     if then:
         then()
-        reason = "restarts: TensorFlow keeps 11 threads of earlier runs, the limits leave 10"
-        assert ended == [(reason, ExitCode.RESTART_ASKED)]
+        ((reason, code),) = ended
+        assert "keeps 11 of its 51 threads from earlier runs, and its limits leave 10" in reason
+        assert code == ExitCode.RESTART_ASKED
     assert bool(ended) == restarts
 
 
