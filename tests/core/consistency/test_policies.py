@@ -15,7 +15,7 @@ from core.consistency import Grant, Policy, Speeds, WholeSteps, largest_subtree
 from core.consistency.asynchronous import Asynchronous
 from core.consistency.ssp import BoundedStaleness
 from core.consistency.synchronous import Synchronous
-from tests.core.consistency.simulation import Fault, Seen, Simulation
+from tests.core.consistency.simulation import Happening, Seen, faults, play
 from tests.tables import table
 
 UPDATES = range(7, 31)
@@ -23,29 +23,24 @@ EVERYBODY = frozenset({0, 1, 2, 3})
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> tuple[dict[int, float], list[Fault]]:
+def clusters(draw: st.DrawFn) -> tuple[list[float], list[Happening]]:
     """Seconds a slot of up to six workers, and faults.
 
     Worker 0 lives through all of them.
     """
-    count = draw(st.integers(1, 6))
-    seconds = {task: draw(st.sampled_from([0.2, 0.5, 1.0, 1.1, 2.0, 8.0])) for task in range(count)}
-    if count == 1:
-        return seconds, []
-    fault = st.builds(
-        Fault,
-        st.floats(0.0, 150.0),
-        st.sampled_from(["kill", "stop", "go on", "join"]),
-        st.integers(1, count - 1),
+    seconds = draw(
+        st.lists(st.sampled_from([0.2, 0.5, 1.0, 1.1, 2.0, 8.0]), min_size=1, max_size=6)
     )
-    return seconds, draw(st.lists(fault, max_size=12))
+    if len(seconds) == 1:
+        return seconds, []
+    return seconds, draw(st.lists(faults(len(seconds) - 1, 150.0), max_size=12))
 
 
-Cluster = tuple[dict[int, float], list[Fault]]
+Cluster = tuple[list[float], list[Happening]]
 
 
 def under(policy: Policy, cluster: Cluster) -> Seen:
-    seen = Simulation(policy, *cluster).run(UPDATES)
+    seen = play(policy, UPDATES, *cluster)
     assert sorted(seen.complete) == list(UPDATES)
     return seen
 
@@ -59,7 +54,7 @@ def test_whole_updates_are_granted_once_each(
     seen = under(kind(slots, Speeds()), cluster)
     assert [grant for _, grant, _ in seen.drawn] == [Grant(update, 0, slots) for update in UPDATES]
     if kind is WholeSteps:
-        assert seen.complete == list(UPDATES)
+        assert list(seen.complete) == list(UPDATES)
 
 
 class Watched(BoundedStaleness):
@@ -102,7 +97,7 @@ def test_a_step_is_cut_into_aligned_parts_and_nothing_starts_before_the_one_befo
 ) -> None:
     policy = Synchronous(slots, Speeds(), quorum, backups)
     seen = under(policy, cluster)
-    assert seen.complete == list(UPDATES)
+    assert list(seen.complete) == list(UPDATES)
     assert seen.most_backups <= backups
     parts: dict[int, list[Grant]] = defaultdict(list)
     for _, grant, again in seen.drawn:
@@ -184,11 +179,9 @@ def test_a_fast_worker_that_no_longer_answers_does_not_keep_slow_ones_from_worki
 
     Whoever is passed over for it must not wait for that.
     """
-    seconds = {0: 8.0, 1: 1.0}
-    seen = Simulation(
-        Synchronous(slots, Speeds({0: 1.0, 1: 8.0})), seconds, [Fault(40.0, "stop", 1)]
-    ).run(range(20))
-    assert seen.complete == list(range(20))
+    policy = Synchronous(slots, Speeds({0: 1.0, 1: 8.0}))
+    seen = play(policy, range(20), [8.0, 1.0], [Happening(40.0, 1, "stop")])
+    assert list(seen.complete) == list(range(20))
 
 
 @pytest.mark.parametrize(
@@ -206,15 +199,14 @@ def test_a_worker_that_is_slower_costs_what_it_lacks_and_no_more(
     slow: float,
     tolerance: float,
 ) -> None:
-    seconds = {0: 1.0, 1: slow, 2: 1.0, 3: 1.0}
-    seen = Simulation(policy(slots, Speeds()), seconds).run(range(updates))
-    expected = slots * updates / sum(1.0 / each for each in seconds.values())
+    seen = play(policy(slots, Speeds()), range(updates), [1.0, slow, 1.0, 1.0])
+    expected = slots * updates / (3.0 + 1.0 / slow)
     assert seen.seconds <= 1.15 * expected, "as long as it takes if nobody ever waits"
     assert seen.slots[1] == pytest.approx(expected / slow, rel=tolerance)
 
 
 def test_speeds_that_differ_by_less_than_a_seventh_make_a_part_a_worker() -> None:
-    seen = Simulation(Synchronous(32, Speeds()), {0: 1.0, 1: 1.2}).run(range(20))
+    seen = play(Synchronous(32, Speeds()), range(20), [1.0, 1.2])
     assert {grant.slots for _, grant, _ in seen.drawn[-8:]} == {16}
 
 
@@ -222,7 +214,6 @@ def test_a_worker_that_was_passed_over_is_tried_again_and_gets_its_share_when_it
     None
 ):
     policy = Synchronous(4, Speeds())
-    slow = {0: 1.0, 1: 1.0, 2: 40.0}
-    assert Simulation(policy, slow).run(range(100)).slots[2] < 20
-    again = Simulation(policy, dict.fromkeys(slow, 1.0)).run(range(100, 1200))
+    assert play(policy, range(100), [1.0, 1.0, 40.0]).slots[2] < 20
+    again = play(policy, range(100, 1200), [1.0, 1.0, 1.0])
     assert again.slots[2] > 4 * 1100 / 3 / 2

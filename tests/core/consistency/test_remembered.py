@@ -1,14 +1,14 @@
 """What the policies remember to be quick changes none of their decisions."""
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Set
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.consistency import Grant, Policy, Speeds
+from core.consistency import Grant, Speeds
 from core.consistency.asynchronous import Asynchronous
 from core.consistency.synchronous import Synchronous
-from tests.core.consistency.simulation import Fault, Seen, Simulation
+from tests.core.consistency.simulation import Happening, faults, play
 
 UPDATES = range(40)
 CALIBRATION = st.dictionaries(st.integers(0, 7), st.floats(0.1, 9.0))
@@ -42,41 +42,28 @@ class ForgetfulSynchronous(Synchronous):
         return super().draw(task, live, now)
 
 
-def played(policy: Policy, seconds: Sequence[float], faults: Sequence[Fault]) -> Seen:
-    return Simulation(policy, dict(enumerate(seconds)), faults).run(UPDATES)
-
-
-def faults_of(workers: int) -> st.SearchStrategy[list[Fault]]:
-    """None of worker 0, so that somebody is always there."""
-    what = st.sampled_from(["kill", "stop", "go on", "join"])
-    return st.lists(
-        st.builds(Fault, st.floats(0.0, 60.0), what, st.integers(1, workers)), max_size=6
-    )
-
-
 @settings(max_examples=200)
 @given(
-    st.lists(st.floats(0.05, 4.0), min_size=1, max_size=8).flatmap(
-        lambda seconds: st.tuples(st.just(seconds), faults_of(max(1, len(seconds) - 1)))
-    ),
+    st.lists(st.floats(0.05, 4.0), min_size=1, max_size=8),
+    st.lists(faults(7, 60.0), max_size=6),
     st.integers(1, 24),
     st.integers(1, 24),
     st.integers(0, 2),
     CALIBRATION,
 )
 def test_synchronous_decides_as_one_that_remembers_nothing(
-    drawn: tuple[list[float], list[Fault]],
+    seconds: list[float],
+    befallen: list[Happening],
     slots: int,
     quorum: int,
     backups: int,
     calibration: dict[int, float],
 ) -> None:
-    seconds, faults = drawn
-    faults = [fault for fault in faults if fault.task < len(seconds)]
+    befallen = [fault for fault in befallen if fault.task < len(seconds)]
     quorum = min(quorum, slots)
     product = Synchronous(slots, Speeds(calibration), quorum, backups)
     forgetful = ForgetfulSynchronous(slots, ForgetfulSpeeds(calibration), quorum, backups)
-    assert played(product, seconds, faults) == played(forgetful, seconds, faults)
+    assert play(product, UPDATES, seconds, befallen) == play(forgetful, UPDATES, seconds, befallen)
 
 
 @settings(max_examples=50)
@@ -86,4 +73,4 @@ def test_asynchronous_decides_as_one_that_remembers_nothing(
 ) -> None:
     product = Asynchronous(slots, Speeds(calibration))
     forgetful = Asynchronous(slots, ForgetfulSpeeds(calibration))
-    assert played(product, seconds, []) == played(forgetful, seconds, [])
+    assert play(product, UPDATES, seconds) == play(forgetful, UPDATES, seconds)
