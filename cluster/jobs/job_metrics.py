@@ -8,14 +8,17 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from itertools import starmap
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from cluster.jobs.run_status import Now
 from core.control.actions import Actions, Answer
+from core.control.role_restart import is_replaced
 from core.engine.membership import Membership, Phase
 from core.ground.ports import port_refusal
+from core.ground.waiting import until
 from core.inventory import Task
 from core.metrics.catalogue import CATALOGUE, Identity, Reading, ReadingsCollector, metric, stored
 from core.metrics.exporter import Exporter, serve
@@ -33,6 +36,9 @@ STAGES = metric("job_stage").labels["stage"]
 PREPARING = STAGES[0]
 ENDED = STAGES[-1]
 SELF = Identity("coordinator", 0)
+NEW_PROCESS_SECONDS = 45.0
+"""systemd waits up to 30 s before it starts a role again (`RestartMaxDelaySec`)."""
+LOOK_SECONDS = 0.25
 MOST_HISTOGRAMS = 32
 """Workers with histograms of their own, 8 KB each; a reader takes 1 MiB (`core.control.client`)."""
 OTHERS = "others"
@@ -242,6 +248,8 @@ class CoordinatorMetrics(AbstractContextManager["CoordinatorMetrics"]):
         self.cost = Cost()
         self.membership: Membership | None = None
         """The workers, from the moment at which they may join. Any thread may look at it."""
+        self.restarting: dict[str, str] = {}
+        """Metrics addresses of roles that restart at the end of the run, and their processes."""
         self._muted = muted
         self._stack = ExitStack()
         self._exporter: Exporter | None = None
@@ -301,7 +309,7 @@ class CoordinatorMetrics(AbstractContextManager["CoordinatorMetrics"]):
         """Wait after the body until a scraper has read the last figures, unless `stop()`.
 
         Then close. Otherwise the figures of the last seconds, and that a training diverged, would
-        never reach a Prometheus.
+        never reach a Prometheus. The next job has to meet the roles that restart: wait for them.
         """
         with self:
             try:
@@ -310,6 +318,14 @@ class CoordinatorMetrics(AbstractContextManager["CoordinatorMetrics"]):
                 self._linger(stop)
                 raise
             self._linger(stop)
+            if self.restarting:
+                log.info("the roles at %s restart", ", ".join(self.restarting))
+                with self._busy("waiting for roles that restart"):
+                    until(
+                        lambda: stop() or all(starmap(is_replaced, self.restarting.items())),
+                        NEW_PROCESS_SECONDS,
+                        LOOK_SECONDS,
+                    )
 
     def close(self) -> None:
         """Stop answering and free the port."""

@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from http import HTTPStatus
-from itertools import starmap
 from typing import TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -23,10 +22,9 @@ from core.control.actions import END
 from core.control.client import NoAnswerError, ask, key_of
 from core.control.own_state import own_token
 from core.control.requests import RUN
-from core.control.role_restart import is_replaced, request
+from core.control.role_restart import request
 from core.engine.membership import Membership
 from core.ground.errors import ClusterError
-from core.ground.waiting import until
 from core.inventory import Task
 from core.metrics import UNCOUNTED
 from core.status.events import RoleSeen
@@ -57,10 +55,6 @@ READ_SECONDS = 1.0
 ANNOUNCED_SECONDS = 1.0
 ALL_ANNOUNCED_SECONDS = 4.0
 """Times to announce a run to one task, and to all together: the end of a job waits for it."""
-NEW_PROCESS_SECONDS = 45.0
-"""Wait at the end of a job for roles that restart, so that the next job meets all of them.
-
-systemd waits up to 30 s before it starts one (`RestartMaxDelaySec`)."""
 LOOK_SECONDS = 1.0
 
 _Answer = TypeVar("_Answer")
@@ -304,10 +298,13 @@ class RunAnnouncer(AbstractContextManager["RunAnnouncer"]):
     """Announces the run to `tasks` when the `with` begins and ends, and to workers that join.
 
     Without a run's id it announces nothing. It has a thread of its own: a role that does not
-    answer, or answers late, costs the job nothing.
+    answer, or answers late, costs the job nothing but the seconds of `ALL_ANNOUNCED_SECONDS` at its
+    end.
     """
 
-    def __init__(self, tasks: Sequence[Task], run: str) -> None:
+    def __init__(self, tasks: Sequence[Task], run: str, restarting: dict[str, str]) -> None:
+        """`restarting` gets the processes of roles that restart at the end, by metrics address."""
+        self._restarting = restarting
         self._tasks = tasks
         self._run = run
         self._announced: dict[str, float] = {}
@@ -328,18 +325,11 @@ class RunAnnouncer(AbstractContextManager["RunAnnouncer"]):
             answers = self._announce(
                 [task for task in self._tasks if task.name in self._announced], END
             )
-            restarting = {
+            self._restarting |= {
                 task.metrics_address: process
                 for task, (status, process) in answers.items()
                 if status == HTTPStatus.ACCEPTED
             }
-            if restarting:
-                log.info("waiting for new processes of the roles at %s", ", ".join(restarting))
-                until(
-                    lambda: all(starmap(is_replaced, restarting.items())),
-                    NEW_PROCESS_SECONDS,
-                    LOOK_SECONDS / 4,
-                )
 
     def watch(self, membership: Membership) -> None:
         """Announce the run to each worker that joins from now on: it may be a new process."""

@@ -107,7 +107,8 @@ class Session(AbstractContextManager["Session"]):
         self._metrics.serve(
             coordinator, lambda name, seconds: drain(self._dispatcher, name, seconds)
         )
-        self._announcer = stack.enter_context(RunAnnouncer(self.tasks, SPEAKER.run))
+        announcer = RunAnnouncer(self.tasks, SPEAKER.run, self._metrics.restarting)
+        self._announcer = stack.enter_context(announcer)
         check_free("", coordinator.port, "the coordinator")
         self._cancel.check()
         self._refuse_silent_servers()

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from signal import Signals
@@ -122,7 +122,7 @@ class ProgramRun(Job):
             servers = server_processes(self.inventory)
         else:
             servers = {}
-        with RunAnnouncer(roles, SPEAKER.run):
+        with RunAnnouncer(roles, SPEAKER.run, self.metrics.restarting):
             self.stream.emit(events.StageBegan("run"))
             try:
                 self._group = Group(self._begun(folder.path, mark), lambda: self.cancel.asked)
@@ -132,16 +132,16 @@ class ProgramRun(Job):
                 raise
             finally:
                 leftover_count = end_marked(mark)
+            failed = self._group.first_failed
+            # Before the end is announced: a role may restart then.
+            lost_a_server = failed and servers and servers != server_processes(self.inventory)
             self._clear_roles(roles)
         if leftover_count:
             log.warning("%s left %d processes behind: ended", self._request.name, leftover_count)
-        failed = self._group.first_failed
         if failed is None:
             self._leave(last=True)
             return
-        failure = self._failure(
-            failed, lambda: servers and servers != server_processes(self.inventory)
-        )
+        failure = self._failure(failed, bool(lost_a_server))
         self._leave(last=isinstance(failure, ProgramFailed))
         raise failure
 
@@ -295,7 +295,7 @@ class ProgramRun(Job):
                 ", ".join(silent),
             )
 
-    def _failure(self, part: GroupMember, lost_a_server: Callable[[], object]) -> ClusterError:
+    def _failure(self, part: GroupMember, lost_a_server: bool) -> ClusterError:
         code = part.return_code or 0
         member = part.member
         member_name = f"{member.name} (node {member.node})"
@@ -318,7 +318,7 @@ class ProgramRun(Job):
             and may_restart
         ):
             return ProgramKilled(message)
-        if may_restart and lost_a_server():
+        if may_restart and lost_a_server:
             return ProgramLostServer(
                 f"{message}; a parameter server was lost meanwhile, with the program's variables"
             )

@@ -130,6 +130,11 @@ class Speeds:
             self._fixed[task] = max(0.0, line / (many - few))
             self.fixed_seconds = median(self._fixed.values())
 
+    @property
+    def are_measured(self) -> bool:
+        """Whether a reply says what time a slot takes."""
+        return bool(self._medians)
+
     def seconds(self, slots: float, speed: float) -> float:
         """Return the time that a part takes at this speed."""
         return self.fixed_seconds + slots / speed

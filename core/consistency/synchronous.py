@@ -129,8 +129,7 @@ class Synchronous(ModeFacts):
             self._step, self._cursor, largest_subtree(self._cursor, self._slots, max(1, limit))
         )
         self._cursor += grant.slots
-        patience = PATIENCE * self.speeds.seconds(grant.slots, self.speeds.speed_of(task))
-        self._parts[grant] = _Part(task, now, now + patience)
+        self._parts[grant] = _Part(task, now, self._late_at(task, grant, now))
         self._first_late = None
         self._served.add(task)
         self._served_at[task] = self._step
@@ -175,6 +174,12 @@ class Synchronous(ModeFacts):
         self._passed_over.add(task)
         return not again
 
+    def _late_at(self, task: int, grant: Grant, since: float) -> float:
+        """Return when a part takes too long, by the speeds of now; never before there are any."""
+        if not self.speeds.are_measured:
+            return float("inf")
+        return since + PATIENCE * self.speeds.seconds(grant.slots, self.speeds.speed_of(task))
+
     def _backup(self, task: int, now: float) -> Grant | None:
         if self._backups >= self._backup_workers:
             return None
@@ -193,7 +198,12 @@ class Synchronous(ModeFacts):
 
     def replied(self, grant: Grant, task: int, seconds: float) -> bool:
         """Count the part, and open the next step once the quorum is there."""
+        were_measured = self.speeds.are_measured
         self.speeds.observe(task, grant.slots, seconds)
+        if self.speeds.are_measured and not were_measured:
+            for granted, open_part in self._parts.items():
+                open_part.late_at = self._late_at(open_part.task, granted, open_part.since)
+            self._first_late = None
         if grant.update == self._step:
             part = self._parts.pop(grant, None)
         else:

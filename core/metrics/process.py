@@ -30,6 +30,8 @@ from core.metrics.catalogue import Reading
 CPU_INFO = Path("/proc/cpuinfo")
 GROUPS = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
+UNKNOWN_LIMIT = 2**22
+"""The most that a kernel's pid_max can be (`man 5 proc`)."""
 X86 = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 ARM = tuple(
     re.compile(rf"^CPU {part}\s*:\s*(\S+)$", re.MULTILINE)
@@ -77,14 +79,16 @@ def tasks_left() -> int:
     """Return how many threads this process can start.
 
     The kernel's pid_max, RLIMIT_NPROC of an account and `pids.max` of the control groups limit
-    them. Root has no RLIMIT_NPROC.
+    them. RLIMIT_NPROC does not hold for root.
     """
     threads = {True: 0, False: 0}
     for status in PROC.glob("[0-9]*/status"):
         with contextlib.suppress(OSError):  # the process has ended
-            text = status.read_text()
+            text = status.read_text(errors="replace")  # a process names itself
             threads[f"\nUid:\t{os.getuid()}\t" in text] += thread_count(text)
-    limits = [int((PROC / "sys/kernel/pid_max").read_text()) - sum(threads.values())]
+    limits = [UNKNOWN_LIMIT]
+    with contextlib.suppress(OSError, ValueError):  # a sandbox may hide it
+        limits.append(int((PROC / "sys/kernel/pid_max").read_text()) - sum(threads.values()))
     most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     if most != resource.RLIM_INFINITY and os.getuid() != 0:
         limits.append(most - threads[True])

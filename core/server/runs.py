@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from core.control.door import RateLimitedLog
 from core.logs.lines import Speaker
@@ -10,8 +11,6 @@ from core.metrics.process import STATUS, tasks_left, thread_count
 from core.server.process import return_memory
 
 RUN_LINES_A_MINUTE = 60
-MOST_OPEN_RUNS = 64
-"""Runs whose end a role waits for: a killed coordinator announces none."""
 
 logger = logging.getLogger("pscluster.role")
 
@@ -33,13 +32,13 @@ def reason_to_restart(at_first: int, threads: int, room: int) -> str | None:
     if surplus <= 0 or threads <= room:
         return None
     return (
-        f"restarts: TensorFlow keeps {surplus} of its {threads} threads from earlier runs, and its"
-        f" limits leave {room} more"
+        f"restarts: it has {threads} threads, {surplus} more than before its first run, which"
+        f" TensorFlow keeps, and its limits leave {room}"
     )
 
 
 class Runs:
-    """The open runs of a role process."""
+    """The runs of a role process, one after the other: the latest to begin is the open one."""
 
     def __init__(self, speaker: Speaker, leave: Callable[[str], object] | None) -> None:
         """`leave` ends this process with a reason; None where no supervisor starts another one."""
@@ -48,18 +47,15 @@ class Runs:
         self._lines = RateLimitedLog(logger, logging.INFO, most=RUN_LINES_A_MINUTE)
         self._giving = threading.Lock()
         self._turn = threading.Lock()
-        self._open: set[str] = set()
         self._at_first = 0
 
     def begin(self, run: str) -> None:
         """Name the run in each log line until it ends or another one begins."""
         with self._turn:
-            if len(self._open) < MOST_OPEN_RUNS:
-                self._open.add(run)
             self._at_first = self._at_first or read_threads()[0]
-        if run == self._speaker.run:
-            return  # the coordinator repeats it
-        self._speaker.run = run
+            if run == self._speaker.run:
+                return  # the coordinator repeats it
+            self._speaker.run = run
         self._lines.say(f"run {run} begins")
 
     def end(self, run: str) -> Callable[[], None] | None:
@@ -67,29 +63,24 @@ class Runs:
 
         Then it hands freed memory back.
         """
-        self._open.discard(run)
-        if run == self._speaker.run:
-            self._lines.say(f"run {run} is over")
-            self._speaker.run = ""
-            if self._reason() is not None:
-                return self._restart
-            # The coordinator has left the cluster before this request, and does not wait for us.
-            if not self._giving.locked():
-                threading.Thread(target=self._give_back, name="give-back", daemon=True).start()
+        if run != self._speaker.run:
+            return None
+        self._lines.say(f"run {run} is over")
+        self._speaker.run = ""
+        reason = reason_to_restart(self._at_first, *read_threads())
+        if self._leave is not None and reason is not None:
+            return partial(self._restart, self._leave, reason)
+        # The coordinator has left the cluster before this request, and does not wait for us.
+        if not self._giving.locked():
+            threading.Thread(target=self._give_back, name="give-back", daemon=True).start()
         return None
 
-    def _reason(self) -> str | None:
-        if self._leave is None or self._open:
-            return None
-        return reason_to_restart(self._at_first, *read_threads())
-
-    def _restart(self) -> None:
+    def _restart(self, leave: Callable[[str], object], reason: str) -> None:
         # A run that begins meanwhile waits in `begin`. Its coordinator gets no answer, and asks
         # the next process.
         with self._turn:
-            reason = self._reason()
-            if self._leave is not None and reason is not None:
-                self._leave(reason)
+            if not self._speaker.run:
+                leave(reason)
 
     def _give_back(self) -> None:
         with self._giving:

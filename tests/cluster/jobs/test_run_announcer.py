@@ -5,8 +5,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 
+import pytest
 from prometheus_client import CollectorRegistry
 
+from cluster.jobs import roles
+from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.roles import RunAnnouncer
 from core.control.actions import Actions
 from core.engine.membership import Membership
@@ -49,7 +52,7 @@ def test_roles_hear_of_a_run_when_they_come_and_when_it_ends() -> None:
     with ExitStack() as stack:
         stack.enter_context(listening(heard, ps))
         stack.enter_context(listening(heard, early))
-        with RunAnnouncer((ps, early, late), RUN) as announcer:
+        with RunAnnouncer((ps, early, late), RUN, {}) as announcer:
             assert heard_now(heard, 2) == {("ps:0", RUN), ("worker:0", RUN)}
             announcer.watch(membership)
             stack.enter_context(listening(heard, late))
@@ -60,9 +63,11 @@ def test_roles_hear_of_a_run_when_they_come_and_when_it_ends() -> None:
     assert heard.empty()
 
 
-def test_the_end_of_a_run_waits_until_another_process_is_ready_in_place_of_one_that_restarts() -> (
-    None
-):
+def test_a_job_waits_behind_its_result_until_another_process_is_there_for_one_that_restarts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(roles, "ANNOUNCED_SECONDS", HANG_SECONDS)
+    metrics = CoordinatorMetrics()
     begun: queue.SimpleQueue[str] = queue.SimpleQueue()
     followed: queue.SimpleQueue[str] = queue.SimpleQueue()
     polls: list[str] = []
@@ -78,8 +83,10 @@ def test_the_end_of_a_run_waits_until_another_process_is_ready_in_place_of_one_t
     serving = exporter.serve(
         CollectorRegistry(), "127.0.0.1", ps.metrics_port, ready, actions=actions
     )
-    with closing(serving), RunAnnouncer((ps,), RUN):
-        begun.get(timeout=HANG_SECONDS)
+    with closing(serving), metrics.until_read(lambda: False):
+        with RunAnnouncer((ps,), RUN, metrics.restarting):
+            begun.get(timeout=HANG_SECONDS)
+        assert not polls
     assert len(polls) == 2
     assert followed.get(timeout=HANG_SECONDS) == RUN
 
@@ -87,6 +94,6 @@ def test_the_end_of_a_run_waits_until_another_process_is_ready_in_place_of_one_t
 def test_without_a_run_nobody_is_told() -> None:
     heard: Heard = queue.SimpleQueue()
     ps = task("ps", 0)
-    with listening(heard, ps), RunAnnouncer((ps,), ""):
+    with listening(heard, ps), RunAnnouncer((ps,), "", {}):
         pass
     assert heard.empty()

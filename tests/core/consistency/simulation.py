@@ -70,6 +70,14 @@ class Seen:
     slots: Counter[int] = field(default_factory=Counter)
     """Slots that counted, by worker."""
     most_backups: int = 0
+    repeated: list[Item] = field(default_factory=list)
+
+    def note(self, dispatch: Dispatch, membership: Membership) -> None:
+        again = membership.attempts(dispatch.item) > 1
+        self.drawn.append((dispatch.task, dispatch.item.arguments[0], again))
+        self.repeated += [dispatch.item] * again
+        backups = sum(membership.attempts(item) > 0 for item in self.repeated)
+        self.most_backups = max(self.most_backups, backups)
 
 
 def play(
@@ -93,7 +101,6 @@ def play(
         lambda: now,
     )
     drive = ItemDrive(membership, source)
-    repeated: list[Item] = []
 
     def handle(event: Event) -> None:
         carry_out(membership.handle(event, now))
@@ -136,13 +143,8 @@ def play(
         # Twice: who is asked a second time knows that all who were idle have been asked.
         for instruction in chain(drive.draw(now), drive.draw(now)):
             carry_out([instruction])
-            match instruction:
-                case Dispatch(task, item):
-                    again = membership.attempts(item) > 1
-                    seen.drawn.append((task, item.arguments[0], again))
-                    repeated += [item] * again
-                    backups = sum(membership.attempts(item) > 0 for item in repeated)
-                    seen.most_backups = max(seen.most_backups, backups)
+            if isinstance(instruction, Dispatch):
+                seen.note(instruction, membership)
         if drive.exhausted() and not membership.open_items:
             seen.seconds = now
             return seen

@@ -26,7 +26,7 @@ def test_who_wins_a_roles_port_hears_no_secret(monkeypatch: pytest.MonkeyPatch) 
     with squatting(port) as heard:
         with suppress(ClusterError):
             restart_roles({"worker:1": f"127.0.0.1:{port}"}, print, RestartPatience(1.0, 1.0))
-        with RunAnnouncer([task(port)], RUN):
+        with RunAnnouncer([task(port)], RUN, {}):
             pass
         said = heard.read_text()
     assert "POST /restart" in said, "the attack was played"

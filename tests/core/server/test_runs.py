@@ -52,7 +52,7 @@ def test_it_ends_after_its_answer_where_another_process_follows(
     if then:
         then()
         ((reason, code),) = ended
-        assert "keeps 11 of its 51 threads from earlier runs, and its limits leave 10" in reason
+        assert "it has 51 threads, 11 more than before its first run" in reason
         assert code == ExitCode.RESTART_ASKED
     assert bool(ended) == restarts
 
@@ -88,10 +88,3 @@ def test_a_run_that_begins_as_the_process_ends_gets_no_answer() -> None:
     then()
     begins.join()
     assert waits == [True]
-
-
-def test_it_remembers_a_bounded_number_of_runs_that_never_end() -> None:
-    open_runs = runs.Runs(Speaker("ps:0"), None)
-    for number in range(runs.MOST_OPEN_RUNS + 1):
-        open_runs.begin(f"{number}")
-    assert len(open_runs._open) == runs.MOST_OPEN_RUNS
