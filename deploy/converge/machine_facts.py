@@ -259,15 +259,15 @@ TensorFlow's libraries."""
 _MEASURED_UNITS = (32, 128)
 _MEASURED_SLOTS = (4, 16)
 _MEASURED_MEGABYTES: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
-    "ps": ((102, 132), (106, 143)),  # without the rows of a step, which are counted by themselves
-    "worker": ((120, 207), (119, 187)),  # the library's passes have fewer rows of smaller slots
-    "coordinator": ((329, 352), (333, 359)),
+    "ps": ((74, 102), (75, 98)),  # without the rows of a step, which are counted by themselves
+    "worker": ((90, 151), (89, 123)),  # the library's passes have fewer rows of smaller slots
+    "coordinator": ((297, 317), (300, 321)),
 }
 """Anonymous memory while three layers of 32 and of 128 units train, each process at its highest: in
 four slots, and in sixteen of `sync` (`python -m benchmarks.memory`; x86-64, TF 2.21)."""
 
 _BYTES_OF_ELEMENT = 4
-IDLE_MEGABYTES = 91
+IDLE_MEGABYTES = 59
 """Anonymous memory of a waiting role, mostly of TensorFlow (experiments/pages/performance.md)."""
 REMEMBERED_BYTES = 2**25
 """The most that a process remembers of windows (kMostBytes of kernels/native/recall.cc)."""

@@ -87,12 +87,12 @@ def test_ports_taken_by_our_own_running_roles_are_well() -> None:
 
 
 def test_roles_beyond_eighty_percent_of_the_memory_are_refused_with_a_remedy() -> None:
-    ((subject, finding),) = found(pi(), units=256).items()
+    ((subject, finding),) = found(pi(), units=400).items()
     assert (subject, finding.level) == ("memory", "problem")
     assert "more than 80%" in finding.line
     assert "move the coordinator" in finding.line
     # The remedy helps where these layers do not fit beside the coordinator.
-    elsewhere = found(pi(), tasks=TASKS[:2], units=256).values()
+    elsewhere = found(pi(), tasks=TASKS[:2], units=400).values()
     assert "problem" not in {finding.level for finding in elsewhere}
 
 

@@ -23,7 +23,7 @@ def test_a_fit_node_says_what_it_is() -> None:
     lines = {one.subject: one.line for one in findings() if one.level == "ok"}
     model = "Raspberry Pi 3 Model B Plus Rev 1.3, 4 cores, 950 MB, Python 3.11.2"
     assert lines["rpi01 node"] == model
-    assert "= 120 MB of 950 MB" in lines["rpi01 memory"]
+    assert "= 90 MB of 950 MB" in lines["rpi01 memory"]
 
 
 @rows("problems")
