@@ -36,6 +36,7 @@ class Cancel(AbstractContextManager["Cancel"]):
         self._before: dict[int, object] = {}
         self._at_once = False
         self._child: int | None = None
+        self._has_passed_on = False
 
     def __enter__(self) -> "Cancel":
         for number in STOP_SIGNALS:
@@ -49,6 +50,7 @@ class Cancel(AbstractContextManager["Cancel"]):
     def _hear(self, number: int, _frame: FrameType | None) -> None:
         if self._child is not None:
             os.kill(self._child, number)
+            self._has_passed_on = True
         elif self._asked.is_set():
             if sys.stderr.isatty():
                 os.write(2, SHOW_CURSOR)  # a live progress bar hides it
@@ -65,12 +67,11 @@ class Cancel(AbstractContextManager["Cancel"]):
         They may be blocked since before its fork; inside they are not. The child must not be waited
         for inside.
         """
-        # Else a request between the next two lines would reach no process.
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-        requested = self.asked
+        # In this order a request reaches the child once, whenever it comes.
+        self._has_passed_on = False
         self._child = child
         try:
-            if requested:
+            if self.asked and not self._has_passed_on:
                 os.kill(child, signal.SIGINT)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
             yield
