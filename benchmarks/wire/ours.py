@@ -110,7 +110,8 @@ def steps_of(job: TrainJob, mode: Mode, dispatcher: Dispatcher) -> Callable[[int
         rows = (
             np.arange(BATCH, dtype=np.int32) + np.array([batch_numbers], np.int32).T * BATCH
         ) % (2 * BATCH)
-        return mode.item(Grant(number, 0, 1), Update(number, tuple(batch_numbers), rows), stretch)
+        update = Update(number, tuple(batch_numbers), rows)
+        return mode.item(Grant(number, 0, 1), [update], stretch)
 
     def run(steps: int) -> list[float]:
         items = (item(next(identifiers)) for _ in range(-(-steps // batches)))

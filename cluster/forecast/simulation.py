@@ -172,8 +172,8 @@ class Simulation:
                 case Deliver(outcome):
                     self._lost = 0
                     grant = self._source.granted(outcome)
-                    if self._policy.replied(grant, outcome.task, outcome.seconds):
-                        self.complete.append(self._now)
+                    done = self._policy.replied(grant, outcome.task, outcome.seconds)
+                    self.complete += [self._now] * len(done)
                 case ProbeSuspect(task):
                     self._at(self._now, partial(self._handle, Probed(task, True)))
                 case Fence(task, reason):

@@ -208,13 +208,14 @@ class _Steps:
         grant = self._mode.policy.draw(0, frozenset({0}), 0.0)
         assert grant is not None
         update = Update(self._done, (self._done,), self._rows)
-        item = self._mode.item(grant, update, self._stretch)
+        item = self._mode.item(grant, [update], self._stretch)
         try:
             value: Any = item.function(*item.arguments)
         except tf.errors.OpError as problem:
             raise ClusterError(f"a step of the app failed: {first_line(problem)}") from None
         value = tf.nest.map_structure(lambda tensor: tensor.numpy(), value)
-        reply = self._mode.read(grant, update, Outcome(item, 0, value, 0.0, 1), self._stretch)
+        outcome = Outcome(item, 0, value, 0.0, 1)
+        (reply,) = self._mode.read(grant, [update], outcome, self._stretch)
         self._done += 1
         if reply.step is None:
             return float("nan")

@@ -301,25 +301,27 @@ class Trainer:
         windows = 0
         before = fit.cursor.done + (plan.fresh_updates if fit.cursor.replaying else 0)
         for outcome in self._runner.run(source, lambda: self._cancel.asked, CALLS_SECONDS):
-            update, reply = source.read(outcome)
-            windows += reply.windows
-            part_seconds = parts_of(reply.seconds, outcome.seconds)
-            self._emit(
-                Stepped(outcome.task, reply.windows, reply.staleness, outcome.seconds, part_seconds)
-            )
-            if reply.step is None:
-                continue
-            complete.add(update.id)
-            self._account(plan, update, reply.step, fit)
-            fit.step_seconds.append(outcome.seconds)
-            fit.staleness = fit.staleness.added([reply.staleness])
-            memories = self._mode.memories
-            self._keeper.progress(1, memories.lost, memories.holders)
-            rate = plan.rate(update.batches[-1])
-            pace = windows / max(1e-9, time.monotonic() - started)
-            loss = stats.fmean(reply.step.losses.values())
-            done = fit.cursor.epoch * plan.per_epoch + before + len(complete)
-            self._emit(Updated(update.id, done, plan.updates, loss, rate, pace))
+            results = source.read(outcome)
+            seconds = outcome.seconds / len(results)
+            for update, result in results:
+                windows += result.windows
+                part_seconds = parts_of(result.seconds, seconds)
+                self._emit(
+                    Stepped(outcome.task, result.windows, result.staleness, seconds, part_seconds)
+                )
+                if result.step is None:
+                    continue
+                complete.add(update.id)
+                self._account(plan, update, result.step, fit)
+                fit.step_seconds.append(seconds)
+                fit.staleness = fit.staleness.added([result.staleness])
+                memories = self._mode.memories
+                self._keeper.progress(1, memories.lost, memories.holders)
+                rate = plan.rate(update.batches[-1])
+                pace = windows / max(1e-9, time.monotonic() - started)
+                loss = stats.fmean(result.step.losses.values())
+                done = fit.cursor.epoch * plan.per_epoch + before + len(complete)
+                self._emit(Updated(update.id, done, plan.updates, loss, rate, pace))
 
     def _settle(self, item: Item) -> bool:
         """Have the last step applied; whether that was done before the person's patience ended."""

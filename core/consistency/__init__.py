@@ -25,15 +25,27 @@ EXTENSIONS = {
 
 @dataclass(frozen=True)
 class Grant:
-    """Permission to compute: slots `[first, first + slots)` of update `update`."""
+    """Permission to compute: slots `[first, first + slots)` of each of some updates in a row.
+
+    They are `updates` updates from `update` on, one after the other, in one call.
+    """
 
     update: int
     first: int
     slots: int
+    updates: int = 1
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of its updates."""
+        return range(self.update, self.update + self.updates)
 
 
 class Policy(Protocol):
     """Decides what an idle worker may begin now. Pure: the time is an argument."""
+
+    most_updates: int
+    """Updates of a grant at most: as many as a call can carry."""
 
     def begin(self, updates: range) -> None:
         """Start a new stretch of updates, after the last one was completed or cancelled."""
@@ -44,8 +56,11 @@ class Policy(Protocol):
         `live` are the workers of the cluster, `now` a time in seconds that never runs backwards.
         """
 
-    def replied(self, grant: Grant, task: int, seconds: float) -> bool:
-        """Record the first reply to a grant; return whether it completes its update."""
+    def replied(self, grant: Grant, task: int, seconds: float) -> range:
+        """Record the first reply to a grant, and the seconds of its work.
+
+        Return the updates that are complete with it.
+        """
 
     def exhausted(self) -> bool:
         """Whether everything of the stretch has been granted."""
@@ -72,6 +87,11 @@ LEAST_COMPUTING = 1 / 8
 """Part of a reply's time that counts as computing at least, however long the fixed time seems."""
 
 
+CALL_SECONDS = 0.25
+"""A call of several updates takes about so long at most: a drain, a cancel and the figures of a run
+wait for its end. By then the coordinator's part of a call (1 to 3 ms) is small."""
+
+
 class Speeds:
     """Slots a second of each worker, once a part has begun.
 
@@ -88,11 +108,11 @@ class Speeds:
         else:
             self._usual = 1.0
         self._replies: dict[int, deque[tuple[int, float]]] = {}
-        """The last replies of each worker: slots, seconds."""
+        """The last replies of each worker: slots of an update, its seconds."""
         self._fixed: dict[int, float] = {}
         self.fixed_seconds = 0.0
         """Time that a part of any size takes: the median of the workers'."""
-        self._known: set[tuple[int, int]] = set()
+        self._known: set[tuple[int, int, bool]] = set()
         # Policies decide for each idle worker after each reply: values that a reply does not change
         # are cached.
         self._medians: dict[int, float] = {}
@@ -101,16 +121,18 @@ class Speeds:
         self._total: tuple[Set[int], float] | None = None
         self._fastest: tuple[Set[int], list[float]] | None = None
 
-    def observe(self, task: int, slots: int, seconds: float) -> None:
-        """Record the seconds that a worker took for `slots` slots, pull and push included.
+    def observe(self, task: int, slots: int, seconds: float, updates: int = 1) -> None:
+        """Record the seconds that a worker took for `slots` slots of so many updates.
 
-        The first reply of each size does not count: the worker instantiates the graph then.
+        Pull and push are included. The first reply of each kind does not count: the worker
+        instantiates the graph then.
         """
-        if (task, slots) not in self._known:
-            self._known.add((task, slots))
+        kind = (task, slots, updates > 1)
+        if kind not in self._known:
+            self._known.add(kind)
         elif seconds > 0:
             replies = self._replies.setdefault(task, deque(maxlen=HISTORY))
-            replies.append((slots, seconds))
+            replies.append((slots, seconds / updates))
             self._fit(task, replies)
             self._medians[task] = median(
                 size / max(took - self.fixed_seconds, took * LEAST_COMPUTING)
@@ -138,6 +160,15 @@ class Speeds:
     def seconds(self, slots: float, speed: float) -> float:
         """Return the time that a part takes at this speed."""
         return self.fixed_seconds + slots / speed
+
+    def updates_in_call(self, slots: int, speed: float, most: int) -> int:
+        """Return how many updates of so many slots each a call of CALL_SECONDS has: 1 to `most`.
+
+        It is 1 before a reply is measured.
+        """
+        if not self.are_measured:
+            return 1
+        return max(1, min(most, int(CALL_SECONDS / self.seconds(slots, speed))))
 
     def speed_of(self, task: int) -> float:
         """Return slots a second; only ratios count before the first measurement."""
@@ -204,6 +235,7 @@ class WholeUpdates:
         """`slots` slots an update."""
         self._slots = slots
         self.speeds = speeds
+        self.most_updates = 1
         self.begin(range(0))
 
     def begin(self, updates: range) -> None:
@@ -242,11 +274,11 @@ class WholeSteps(WholeUpdates):
         self._open = True
         return Grant(self._next, 0, self._slots)
 
-    def replied(self, grant: Grant, task: int, seconds: float) -> bool:
+    def replied(self, grant: Grant, task: int, seconds: float) -> range:
         """Take the step as complete."""
         self._next = self._next + 1
         self._open = False
-        return True
+        return grant.numbers
 
 
 # The fixed binary tree over the slots of a step. Leaves 0..n-1 are paired (0, 1), (2, 3),

@@ -46,6 +46,10 @@ class BoundedStaleness(Asynchronous):
         super().begin(updates)
         self._start = updates.start
 
+    def updates_of_grant(self, task: int, workers: int) -> int:
+        """Return 1: each update waits for those of earlier clocks."""
+        return 1
+
     def may_start(self, update: int, workers: int) -> bool:
         """Return whether all updates more than `bound` clocks before this one's are applied."""
         clock = (update - self._start) // workers

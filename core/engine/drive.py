@@ -78,7 +78,7 @@ class GrantSource:
             return None
         item = self._item_of(grant)
         self._grants[item.id] = grant
-        self.begun.add(grant.update)
+        self.begun.update(grant.numbers)
         return item
 
     def exhausted(self) -> bool:

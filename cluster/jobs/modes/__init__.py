@@ -67,9 +67,9 @@ class Step:
 
 @dataclass(frozen=True)
 class ItemResult:
-    """The result of one item: seconds on its worker, windows, and the update if complete.
+    """An item's result for one of its updates: seconds on its worker, windows, the update's result.
 
-    The seconds are of pull, compute and push.
+    The seconds are of pull, compute and push. There is a `step` if the update is complete with it.
     """
 
     seconds: tuple[float, float, float]
@@ -128,12 +128,17 @@ class Mode(ABC):
         self._job = self._job.model_copy(update={"seed": seed})
 
     @abstractmethod
-    def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
-        """The granted part of `update` as an item for the dispatcher."""
+    def item(self, grant: Grant, updates: Sequence[Update], stretch: Stretch) -> Item:
+        """The granted part of the grant's `updates` as an item for the dispatcher."""
 
     @abstractmethod
-    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:
-        """The figures in the first reply to a grant; also records it with the policy."""
+    def read(
+        self, grant: Grant, updates: Sequence[Update], outcome: Outcome, stretch: Stretch
+    ) -> list[ItemResult]:
+        """The figures in the first reply to a grant, for each of its updates.
+
+        It also records the reply with the policy.
+        """
 
     def settle(self) -> Item | None:
         """Return the item that must run after a stretch before parameters are read, or None."""
@@ -177,14 +182,18 @@ class WorkSource(GrantSource):
         self._updates = {update.id: update for update in updates}
         mode.policy.begin(range(updates[0].id, updates[-1].id + 1))
 
-    def _item_of(self, grant: Grant) -> Item:
-        return self._mode.item(grant, self._updates[grant.update], self._stretch)
+    def _updates_of(self, grant: Grant) -> list[Update]:
+        return [self._updates[number] for number in grant.numbers]
 
-    def read(self, outcome: Outcome) -> tuple[Update, ItemResult]:
-        """Return what an outcome says, and which update it belongs to."""
+    def _item_of(self, grant: Grant) -> Item:
+        return self._mode.item(grant, self._updates_of(grant), self._stretch)
+
+    def read(self, outcome: Outcome) -> list[tuple[Update, ItemResult]]:
+        """Return what an outcome says of each of its updates."""
         grant = self.granted(outcome)
-        update = self._updates[grant.update]
-        return update, self._mode.read(grant, update, outcome, self._stretch)
+        updates = self._updates_of(grant)
+        results = self._mode.read(grant, updates, outcome, self._stretch)
+        return list(zip(updates, results, strict=False))
 
 
 def parts_of(seconds: tuple[float, float, float], whole: float) -> dict[str, float]:
@@ -260,6 +269,14 @@ class Setup:
     def gradient_of(self) -> GradientOfBatch:
         """The gradient of the job's loss."""
         return GradientOfBatch(self.network, self.job, self.weights, threads=self.threads)
+
+    @property
+    def loops(self) -> bool:
+        """Whether a call may do several updates in a loop over worker and servers.
+
+        No GPU or TPU was there to try it on: their calls do one update each.
+        """
+        return self.job.device.kind == "cpu"
 
     @property
     def wire(self) -> Wire:

@@ -1,7 +1,9 @@
 """The modes whose updates are pushes, applied as they arrive: `async`, `ssp` and `local`.
 
-`async` and `ssp`: one worker pulls, computes and pushes each update, a batch. `local`: a worker
-trains on several batches, then its change is averaged in.
+`async` and `ssp`: one worker pulls, computes and pushes each update, a batch. In `async` one call
+does several of them, one after the other, where they are short: a call costs the coordinator, the
+worker and the servers as much as a pull and a push do. `local`: a worker trains on several batches,
+then its change is averaged in.
 
 In `local` the inner optimizer's slots stay on the worker and are lost with it: a worker that is
 new, or back, begins with zeros. Each push moves the parameters by the worker's change divided by
@@ -9,6 +11,7 @@ the number of workers, so that a round of pushes is the mean of their changes (l
 arXiv 1805.09767); no worker waits for another.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +42,15 @@ from worker_node.recordings import WorkerWindows
 from worker_node.sender import Sender
 
 
+FIGURES = 8
+"""Elements of a reply for each update: loss, right answers, norm, staleness, whether the worker
+forgot; pull, compute and push seconds."""
+
+MOST_UPDATES = 16
+"""Updates of a call at most. With 16 a call's own cost is a sixteenth, and more than as many
+figures do not fit into an answer (`core.engine.codecs`)."""
+
+
 class AsynchronousMode(Mode):
     """Pushes of single batches."""
 
@@ -52,12 +64,16 @@ class AsynchronousMode(Mode):
             setup.wire,
             staleness_power=setup.job.staleness_power,
         )
-        self._train = self._traced(setup)
+        update = self._update_of(setup)
+        self._train = self._traced(update, setup)
+        if setup.loops:
+            self._train_several = self._traced_several(update, setup)
+            self.policy.most_updates = MOST_UPDATES
 
-    def _traced(self, setup: Setup) -> Traced:
+    def _update_of(self, setup: Setup) -> Callable[..., Any]:
+        """Return the function of one update; its results are float32 [FIGURES]."""
         windows = setup.windows
         gradient_of = setup.gradient_of
-        job = self._job
         shards = self.shards
         sender = Sender(shards)
 
@@ -83,44 +99,91 @@ class AsynchronousMode(Mode):
             pushed = time_after(outcome.fresh)
             figures = [batch.loss, batch.hits, batch.norm, outcome.staleness, begun.forgot]
             times = [pulled - begin, computed - pulled, pushed - computed]
-            return tf.stack([tf.cast(value, tf.float64) for value in [*figures, *times]])
+            return tf.stack([tf.cast(value, tf.float32) for value in [*figures, *times]])
+
+        return train
+
+    def _traced(self, update: Callable[..., Any], setup: Setup) -> Traced:
+        return trace(
+            update,
+            int64(),
+            int32(self._job.batch_size),
+            float32(),
+            int32(2),
+            *self._shared_signature(setup.windows),
+            name="train",
+        )
+
+    @staticmethod
+    def _shared_signature(windows: WorkerWindows) -> list[Any]:
+        """Return the specs of what all updates of a call share."""
+        return [standardization_of(windows), int64(2), float32()]
+
+    def _traced_several(self, update: Callable[..., Any], setup: Setup) -> Traced:
+        """Return the function of several updates, one after the other.
+
+        Its result is their figures, float32 [updates * FIGURES].
+        """
+
+        def train(first: Any, rows: Any, rates: Any, seeds: Any, *shared: Any) -> Any:
+            count = tf.shape(rows)[0]
+
+            def next_update(k: Any, figures: Any) -> tuple[Any, Any]:
+                identifier = first + tf.cast(k, tf.int64)
+                line = update(identifier, rows[k], rates[k], seeds[k], *shared)
+                return k + 1, tf.tensor_scatter_nd_update(figures, [[k]], [line])
+
+            _, figures = tf.while_loop(
+                lambda k, _: k < count,
+                next_update,
+                [tf.constant(0), tf.zeros([count, FIGURES])],
+                shape_invariants=[tf.TensorShape([]), tf.TensorShape([None, FIGURES])],
+                parallel_iterations=1,
+            )
+            return tf.reshape(figures, [-1])
 
         return trace(
             train,
             int64(),
-            int32(job.batch_size),
-            float32(),
-            int32(2),
-            standardization_of(windows),
-            int64(2),
-            float32(),
+            int32(None, self._job.batch_size),
+            float32(None),
+            int32(None, 2),
+            *self._shared_signature(setup.windows),
+            name="train several",
+            longest=MOST_UPDATES * FIGURES,
         )
 
     @override
-    def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
+    def item(self, grant: Grant, updates: Sequence[Update], stretch: Stretch) -> Item:
         number = stretch.first_id + grant.update
-        batch = update.batches[0]
+        batches = [update.batches[0] for update in updates]
+        rates = np.array([stretch.rate_of(batch) for batch in batches], np.float32)
+        seeds = np.stack([self._dropout_seed(batch) for batch in batches])
+        shared = (stretch.standardization, self._owner_now(), self._workers_now(stretch))
+        if grant.updates == 1:
+            (update,) = updates
+            own = (np.int64(number), update.rows[0], rates[0], seeds[0])
+            return self._item(self._train, number, *own, *shared)
+        rows = np.concatenate([update.rows for update in updates])
         return self._item(
-            self._train,
-            number,
-            np.int64(number),
-            update.rows[0],
-            np.float32(stretch.rate_of(batch)),
-            self._dropout_seed(batch),
-            stretch.standardization,
-            self._owner_now(),
-            self._workers_now(stretch),
+            self._train_several, number, np.int64(number), rows, rates, seeds, *shared
         )
 
     @override
-    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:
+    def read(
+        self, grant: Grant, updates: Sequence[Update], outcome: Outcome, stretch: Stretch
+    ) -> list[ItemResult]:
         self.policy.replied(grant, outcome.task, outcome.seconds)
-        loss, hits, norm, staleness, forgot, pull, compute, push = (
-            float(value) for value in outcome.value
-        )
-        self.memories.record_reply(outcome.task, stretch.first_id, forgot=bool(forgot))
-        step = Step({update.batches[0]: loss}, hits, norm)
-        return ItemResult((pull, compute, push), self._job.batch_size, staleness, step)
+        results = []
+        for update, figures in zip(updates, outcome.value.reshape(-1, FIGURES), strict=True):
+            loss, hits, norm, staleness, forgot, *seconds = map(float, figures)
+            self.memories.record_reply(outcome.task, stretch.first_id, forgot=bool(forgot))
+            step = Step({update.batches[0]: loss}, hits, norm)
+            pull, compute, push = seconds
+            results.append(
+                ItemResult((pull, compute, push), self._job.batch_size, staleness, step)
+            )
+        return results
 
 
 HEAD = 5
@@ -228,7 +291,8 @@ class LocalMode(Mode):
         ]
 
     @override
-    def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
+    def item(self, grant: Grant, updates: Sequence[Update], stretch: Stretch) -> Item:
+        (update,) = updates
         number = stretch.first_id + grant.update
         rates = np.array([stretch.rate_of(batch) for batch in update.batches], np.float32)
         seeds = np.stack([self._dropout_seed(batch) for batch in update.batches])
@@ -249,13 +313,15 @@ class LocalMode(Mode):
         )
 
     @override
-    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:
+    def read(
+        self, grant: Grant, updates: Sequence[Update], outcome: Outcome, stretch: Stretch
+    ) -> list[ItemResult]:
+        (update,) = updates
         self.policy.replied(grant, outcome.task, outcome.seconds / len(update.batches))
         staleness, pull, compute, push, forgot = (float(value) for value in outcome.value[:HEAD])
         self.memories.record_reply(outcome.task, stretch.first_id, forgot=bool(forgot))
         lines = outcome.value[HEAD:].reshape(-1, 3)[: len(update.batches)]
         losses = {batch: float(line[0]) for batch, line in zip(update.batches, lines, strict=True)}
         step = Step(losses, float(lines[:, 1].sum()), float(lines[:, 2].max()))
-        return ItemResult(
-            (pull, compute, push), len(losses) * self._job.batch_size, staleness, step
-        )
+        windows = len(losses) * self._job.batch_size
+        return [ItemResult((pull, compute, push), windows, staleness, step)]

@@ -165,7 +165,8 @@ class SynchronousMode(Mode):
         self._before = np.int64(step), counted, np.float32(share), np.float32(rate)
 
     @override
-    def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
+    def item(self, grant: Grant, updates: Sequence[Update], stretch: Stretch) -> Item:
+        (update,) = updates
         step = stretch.first_id + grant.update
         places = slice(grant.first, grant.first + grant.slots)
         rows = update.rows[0][self._borders[grant.first] : self._borders[grant.first + grant.slots]]
@@ -184,7 +185,10 @@ class SynchronousMode(Mode):
         )
 
     @override
-    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:
+    def read(
+        self, grant: Grant, updates: Sequence[Update], outcome: Outcome, stretch: Stretch
+    ) -> list[ItemResult]:
+        (update,) = updates
         values = [float(value) for value in outcome.value]
         windows = int(self._sizes[grant.first : grant.first + grant.slots].sum())
         for place in range(grant.slots):
@@ -194,7 +198,7 @@ class SynchronousMode(Mode):
         step = None
         if self.policy.replied(grant, outcome.task, outcome.seconds):
             step = self._complete(grant.update, update, stretch)
-        return ItemResult((values[1], values[2], values[3]), windows, 0.0, step)
+        return [ItemResult((values[1], values[2], values[3]), windows, 0.0, step)]
 
     def _complete(self, number: int, update: Update, stretch: Stretch) -> Step:
         counted = self.policy.counted(number)
@@ -311,7 +315,8 @@ class AllreduceMode(Mode):
         )
 
     @override
-    def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
+    def item(self, grant: Grant, updates: Sequence[Update], stretch: Stretch) -> Item:
+        (update,) = updates
         batch = update.batches[0]
         return self._item(
             self._train,
@@ -325,13 +330,16 @@ class AllreduceMode(Mode):
         )
 
     @override
-    def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:
+    def read(
+        self, grant: Grant, updates: Sequence[Update], outcome: Outcome, stretch: Stretch
+    ) -> list[ItemResult]:
+        (update,) = updates
         self.policy.replied(grant, outcome.task, outcome.seconds)
         pull, compute, push, norm = (float(value) for value in outcome.value[:4])
         figures = outcome.value[4:].reshape(-1, 2)
         loss = tree_sum([float(value) for value in figures[:, 0]], lambda a, b: a + b)
         step = Step({update.batches[0]: loss}, float(figures[:, 1].sum()), norm)
-        return ItemResult((pull, compute, push), self._job.batch_size, 0.0, step)
+        return [ItemResult((pull, compute, push), self._job.batch_size, 0.0, step)]
 
 
 class MirroredMode(AllreduceMode):
