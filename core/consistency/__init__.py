@@ -8,6 +8,7 @@ TensorFlow.
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
 from statistics import median
 from typing import Protocol, TypeVar
 
@@ -27,13 +28,15 @@ EXTENSIONS = {
 class Grant:
     """Permission to compute: slots `[first, first + slots)` of each of some updates in a row.
 
-    They are `updates` updates from `update` on, one after the other, in one call.
+    They are `updates` updates from `update` on, one after the other, in one call. `several`:
+    whether the worker's function for several updates computes it, however many there are.
     """
 
     update: int
     first: int
     slots: int
     updates: int = 1
+    several: bool = False
 
     @property
     def numbers(self) -> range:
@@ -45,7 +48,7 @@ class Policy(Protocol):
     """Decides what an idle worker may begin now. Pure: the time is an argument."""
 
     most_updates: int
-    """Updates of a grant at most: as many as a call can carry."""
+    """Updates of a grant at most. At 0 there is no function for several."""
 
     def begin(self, updates: range) -> None:
         """Start a new stretch of updates, after the last one was completed or cancelled."""
@@ -92,6 +95,11 @@ CALL_SECONDS = 0.25
 wait for its end. By then the coordinator's part of a call (1 to 3 ms) is small."""
 
 
+def updates_in_call(seconds: float, most: int) -> int:
+    """Return how many updates of so many seconds a call of CALL_SECONDS has: 1 to `most`."""
+    return max(1, min(most, int(CALL_SECONDS / seconds)))
+
+
 class Speeds:
     """Slots a second of each worker, once a part has begun.
 
@@ -121,18 +129,18 @@ class Speeds:
         self._total: tuple[Set[int], float] | None = None
         self._fastest: tuple[Set[int], list[float]] | None = None
 
-    def observe(self, task: int, slots: int, seconds: float, updates: int = 1) -> None:
-        """Record the seconds that a worker took for `slots` slots of so many updates.
+    def observe(self, task: int, slots: int, seconds: float, *, several: bool = False) -> None:
+        """Record the seconds that a worker took for `slots` slots of an update.
 
-        Pull and push are included. The first reply of each kind does not count: the worker
-        instantiates the graph then.
+        Pull and push are included. The first reply of each size and function does not count: the
+        worker instantiates the graph then.
         """
-        kind = (task, slots, updates > 1)
+        kind = (task, slots, several)
         if kind not in self._known:
             self._known.add(kind)
         elif seconds > 0:
             replies = self._replies.setdefault(task, deque(maxlen=HISTORY))
-            replies.append((slots, seconds / updates))
+            replies.append((slots, seconds))
             self._fit(task, replies)
             self._medians[task] = median(
                 size / max(took - self.fixed_seconds, took * LEAST_COMPUTING)
@@ -161,14 +169,27 @@ class Speeds:
         """Return the time that a part takes at this speed."""
         return self.fixed_seconds + slots / speed
 
-    def updates_in_call(self, slots: int, speed: float, most: int) -> int:
-        """Return how many updates of so many slots each a call of CALL_SECONDS has: 1 to `most`.
+    @property
+    def measured(self) -> Set[int]:
+        """The workers of which a reply says what time a slot takes."""
+        return self._medians.keys()
 
-        It is 1 before a reply is measured.
+    def dealt(self, slots: int, workers: Iterable[int]) -> dict[int, int]:
+        """Return how many of so many slots each worker computes so that all end soonest.
+
+        Each slot goes to the worker that would end first with it, which is best for equal pieces on
+        workers of any speed. Workers without a slot are missing; the others have the order of
+        `workers`.
         """
-        if not self.are_measured:
-            return 1
-        return max(1, min(most, int(CALL_SECONDS / self.seconds(slots, speed))))
+        speeds = {task: self.speed_of(task) for task in workers}
+        ends = [(self.seconds(1, speed), task) for task, speed in speeds.items()]
+        heapify(ends)
+        counts = dict.fromkeys(speeds, 0)
+        for _ in range(slots):
+            _, task = ends[0]
+            counts[task] += 1
+            heapreplace(ends, (self.seconds(counts[task] + 1, speeds[task]), task))
+        return {task: count for task, count in counts.items() if count}
 
     def speed_of(self, task: int) -> float:
         """Return slots a second; only ratios count before the first measurement."""
@@ -235,7 +256,7 @@ class WholeUpdates:
         """`slots` slots an update."""
         self._slots = slots
         self.speeds = speeds
-        self.most_updates = 1
+        self.most_updates = 0
         self.begin(range(0))
 
     def begin(self, updates: range) -> None:

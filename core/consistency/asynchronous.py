@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from core.consistency import Grant, WholeUpdates
+from core.consistency import Grant, WholeUpdates, updates_in_call
 from core.inventory.extensions import ModeFacts
 from core.inventory.fields import Section
 
@@ -46,7 +46,7 @@ class Asynchronous(WholeUpdates, ModeFacts):
         if self.under_way and not self.speeds.worth_while(task, self._slots, remaining, busy, live):
             return None
         updates = self.updates_of_grant(task, len(live))
-        grant = Grant(self._next, 0, self._slots, updates)
+        grant = Grant(self._next, 0, self._slots, updates, several=updates > 1)
         self.under_way[grant.update] = task, now, updates
         self._next += updates
         return grant
@@ -57,9 +57,11 @@ class Asynchronous(WholeUpdates, ModeFacts):
         Towards the end of a stretch they become fewer, so that the workers end together: a worker
         gets its share of half of what is left (factoring, Hummel et al., CACM 35(8), 1992).
         """
+        if not self.speeds.are_measured:
+            return 1
+        seconds = self.speeds.seconds(self._slots, self.speeds.speed_of(task))
         share = (self._stop - self._next) // (2 * max(1, workers))
-        most = min(self.most_updates, share)
-        return self.speeds.updates_in_call(self._slots, self.speeds.speed_of(task), most)
+        return updates_in_call(seconds, min(self.most_updates, share))
 
     def may_start(self, update: int, workers: int) -> bool:
         """Return whether `update` may begin now, with so many workers; subclasses decide."""
@@ -67,6 +69,7 @@ class Asynchronous(WholeUpdates, ModeFacts):
 
     def replied(self, grant: Grant, task: int, seconds: float) -> range:
         """Take its updates as complete."""
-        self.speeds.observe(task, grant.slots, seconds, grant.updates)
+        own = seconds / grant.updates
+        self.speeds.observe(task, grant.slots, own, several=grant.several)
         self.under_way.pop(grant.update, None)
         return grant.numbers

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from core.consistency import PATIENCE, Grant, Speeds, largest_subtree
+from core.consistency import PATIENCE, Grant, Speeds, largest_subtree, updates_in_call
 from core.inventory.extensions import ModeFacts
 from core.inventory.fields import Section
 
@@ -15,6 +15,10 @@ SPARE = 8 / 7
 """Factor on a worker's share where that is a whole subtree: speeds that differ by less are noise.
 A further part costs the fixed time of a part, so that a share may exceed by as much (in a
 simulation of 2 to 16 workers by at most a half; more takes the work from workers that wait)."""
+
+CALM_STEPS = 32
+"""Steps that are dealt out one by one after a worker waited for others in vain: as many as until a
+worker that was passed over is measured again."""
 
 CLOCK_SECONDS = 1e-6
 """More than the rounding error of a sum of times, less than matters."""
@@ -36,12 +40,12 @@ class SyncSettings(Section):
 
 @dataclass
 class _Part:
-    """A grant under way: which worker computes it since when, and how many repeat it."""
+    """A grant under way: which worker computes it since when, and which repeats it."""
 
     task: int
     since: float
     late_at: float
-    backups: int = 0
+    backup: int | None = None
 
 
 class Synchronous(ModeFacts):
@@ -78,6 +82,15 @@ class Synchronous(ModeFacts):
     ) -> None:
         self._slots = slots
         self.speeds = speeds
+        self.most_updates = 0
+        self.most_slots = 0
+        """Slots at most of a grant that the function for several updates computes."""
+        self.step_seconds = 0.0
+        """Time that a step takes whose parts were all dealt out at once."""
+        self._used_several: frozenset[int] = frozenset()
+        """Live workers that have replied to a grant for that function: it is instantiated there."""
+        self._refused: set[int] = set()
+        """Workers that were too slow to get a part when they asked last."""
         self._backup_workers = backup_workers
         self._quorum = min(quorum or slots, slots)
         self._counted: dict[int, list[int]] = {}
@@ -87,6 +100,10 @@ class Synchronous(ModeFacts):
         self._passed_over: set[int] = set()
         """Workers refused while no part was under way, since the last worker got a grant for its
         speed."""
+        self._lagging: set[int] = set()
+        """Workers whose part was withdrawn, until they ask for another."""
+        self._calm_from = 0
+        """Step before which parts are dealt out one by one: others waited in vain for a part."""
         self.begin(range(0))
 
     def begin(self, updates: range) -> None:
@@ -94,47 +111,124 @@ class Synchronous(ModeFacts):
         self._step = updates.start
         self._stop = updates.stop
         self._withdrawn.clear()
+        self._parts: dict[Grant, _Part] = {}
+        self._backups = 0
+        self._arrived = [updates.start] * self._slots
+        """The first step by slot whose part has not arrived."""
         self._open_step()
 
     def _open_step(self) -> None:
-        self._cursor = 0
-        self._parts: dict[Grant, _Part] = {}
-        self._backups = 0
+        self._dealt: dict[int, Grant] | None = None
+        """The parts of the open step and those after it by worker, until the worker asks; None
+        where they are dealt out one by one."""
+        self._look_for_free_slots()
         self._first_late: float | None = None
         """The time before which no part is late, kept until the parts change."""
-        self._came: list[int] = []
         self._served: set[int] = set()
         self._owed_now: tuple[frozenset[int], set[int]] = (frozenset(), set())
-        # The last two only: no step but the next asks what a step consists of.
-        self._counted = {
-            step: slots for step, slots in self._counted.items() if step >= self._step - 2
-        }
+        # The last ones only: no step but the next asks what a step consists of.
+        oldest = self._step - 1 - max(1, self.most_updates)
+        self._counted = {step: slots for step, slots in self._counted.items() if step >= oldest}
+
+    def _look_for_free_slots(self) -> None:
+        """Note the runs of slots of the open step that are neither here nor under way."""
+        taken = [arrived > self._step for arrived in self._arrived]
+        for grant in self._parts:
+            if self._step in grant.numbers:
+                taken[grant.first : grant.first + grant.slots] = [True] * grant.slots
+        for grant in (self._dealt or {}).values():
+            taken[grant.first : grant.first + grant.slots] = [True] * grant.slots
+        self._free: list[range] = []
+        for slot in range(self._slots):
+            if taken[slot]:
+                continue
+            if self._free and self._free[-1].stop == slot:
+                self._free[-1] = range(self._free[-1].start, slot + 1)
+            else:
+                self._free.append(range(slot, slot + 1))
 
     def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
-        """Grant a subtree of the open step, or a late part a second time, or None."""
+        """Grant slots of the open step, and of steps after it, or a late part again, or None."""
         if self._step >= self._stop:
             return None
-        remaining = self._slots - self._cursor
+        self._lagging.discard(task)
+        self._served_at.setdefault(task, self._step)
+        if self._dealt is None and len(self._free) == 1 and len(self._free[0]) == self._slots:
+            self._deal(live)
+        if self._dealt:
+            if task in self._dealt:
+                grant = self._dealt.pop(task)
+                return self._granted(task, grant, now)
+            if not self._dealt.keys() <= live:
+                self._take_back()
+        remaining = sum(map(len, self._free))
         if not remaining:
             return self._backup(task, now)
         if self._passes_over(task, remaining, live, now):
+            self._refused.add(task)
             return None
+        free = self._free[0]
         # The first round deals out the whole step, later ones what is left of it.
         share = self.speeds.share(task, live) * (remaining if task in self._served else self._slots)
         # A further part costs the fixed time again.
         spared = min(self.speeds.fixed_seconds * self.speeds.speed_of(task), (PATIENCE - 1) * share)
         limit = int(max(SPARE * share, share + spared))
-        limit = min(limit, remaining - len(self._owed_of(live) - {task}))
-        grant = Grant(
-            self._step, self._cursor, largest_subtree(self._cursor, self._slots, max(1, limit))
-        )
-        self._cursor += grant.slots
+        limit = max(1, min(limit, remaining - len(self._owed_of(live) - {task})))
+        slots = largest_subtree(free.start, self._slots, min(limit, len(free)))
+        self._free[0] = free[slots:]
+        if not self._free[0]:
+            del self._free[0]
+        return self._granted(task, Grant(self._step, free.start, slots), now)
+
+    def _granted(self, task: int, grant: Grant, now: float) -> Grant:
         self._parts[grant] = _Part(task, now, self._late_at(task, grant, now))
         self._first_late = None
+        self._refused.discard(task)
         self._served.add(task)
         self._served_at[task] = self._step
         self._owed_now[1].discard(task)
         return grant
+
+    def _deal(self, live: frozenset[int]) -> None:
+        """Deal out the whole step at once, and as many after it as a call may have.
+
+        Each worker gets neighbouring slots, as many as it computes while the others compute theirs.
+        This needs the speeds of all, and calls that take more than one subtree.
+        """
+        self._dealt = {}
+        known = self.speeds.measured | self._refused
+        self._used_several &= live
+        workers = sorted(live - self._lagging)
+        if (
+            not self.most_updates
+            or not workers
+            or self._quorum < self._slots
+            or self._step < self._calm_from
+            or not known >= set(workers)
+            or self._owed_of(live)
+        ):
+            return
+        counts = self.speeds.dealt(self._slots, workers)
+        if max(counts.values()) > self.most_slots:
+            return
+        self.step_seconds = max(
+            self.speeds.seconds(slots, self.speeds.speed_of(task)) for task, slots in counts.items()
+        )
+        updates = 1  # workers that instantiate a function would keep the others waiting
+        if self._used_several.issuperset(counts):
+            most = min(self.most_updates, self._stop - self._step)
+            updates = updates_in_call(self.step_seconds, most)
+        first = 0
+        for task, slots in counts.items():
+            self._dealt[task] = Grant(self._step, first, slots, updates, several=True)
+            first += slots
+        self._look_for_free_slots()
+
+    def _take_back(self) -> None:
+        """Deal out what was dealt to workers that have not asked, one by one."""
+        self._dealt = {}
+        self._calm_from = self._step + CALM_STEPS
+        self._look_for_free_slots()
 
     def _owed(self, task: int) -> bool:
         """Whether a worker is due for another measurement of its speed."""
@@ -151,7 +245,6 @@ class Synchronous(ModeFacts):
 
     def _passes_over(self, task: int, remaining: int, live: frozenset[int], now: float) -> bool:
         """Whether the others finish the step sooner without this worker."""
-        self._served_at.setdefault(task, self._step)
 
         def busy() -> float:
             granted_parts = self._parts.items()
@@ -178,48 +271,81 @@ class Synchronous(ModeFacts):
         """Return when a part takes too long, by the speeds of now; never before there are any."""
         if not self.speeds.are_measured:
             return float("inf")
-        return since + PATIENCE * self.speeds.seconds(grant.slots, self.speeds.speed_of(task))
+        seconds = self.speeds.seconds(grant.slots, self.speeds.speed_of(task))
+        if grant.several:  # in all steps but the first it waits for the others' parts
+            seconds += (grant.updates - 1) * self.step_seconds
+        return since + PATIENCE * seconds
 
     def _backup(self, task: int, now: float) -> Grant | None:
         if self._backups >= self._backup_workers:
             return None
         if self._first_late is None:
-            times = (part.late_at for part in self._parts.values() if not part.backups)
+            times = (part.late_at for part in self._parts.values() if part.backup is None)
             self._first_late = min(times, default=float("inf"))
         if now < self._first_late - CLOCK_SECONDS:
             return None
         for grant, part in self._parts.items():
-            if part.task != task and not part.backups and now > part.late_at:
-                part.backups += 1
+            if part.task != task and part.backup is None and now > part.late_at:
+                part.backup = task
                 self._backups += 1
                 self._first_late = None
                 return grant
         return None
 
-    def replied(self, grant: Grant, task: int, seconds: float) -> bool:
-        """Count the part, and open the next step once the quorum is there."""
+    def replied(self, grant: Grant, task: int, seconds: float, done: int | None = None) -> range:
+        """Count the part in its first `done` steps, all without it; see the protocol.
+
+        Fewer than all: the worker waited in vain for the others' parts. Steps are dealt out one by
+        one then, for a while.
+        """
+        if done is None:
+            done = grant.updates
         were_measured = self.speeds.are_measured
-        self.speeds.observe(task, grant.slots, seconds)
+        if done:
+            self.speeds.observe(task, grant.slots, seconds / done, several=grant.several)
         if self.speeds.are_measured and not were_measured:
             for granted, open_part in self._parts.items():
                 open_part.late_at = self._late_at(open_part.task, granted, open_part.since)
             self._first_late = None
-        if grant.update == self._step:
-            part = self._parts.pop(grant, None)
-        else:
-            part = None
-        if part is None:
-            return False
-        self._backups -= part.backups
+        if grant.several:
+            self._used_several |= {task}
+        before = self._step
+        if grant not in self._parts:
+            return range(before, before)
+        self._lagging |= self._ended(grant) - {task}
         self._first_late = None
-        self._came += range(grant.first, grant.first + grant.slots)
-        if len(self._came) < self._quorum:
+        reached = grant.update + done
+        for slot in range(grant.first, grant.first + grant.slots):
+            self._arrived[slot] = max(self._arrived[slot], reached)
+        while self._step < reached and self._completed():
+            pass
+        if self._step > before:
+            self._open_step()
+        if done < grant.updates:
+            self._take_back()
+        return range(before, self._step)
+
+    def _completed(self) -> bool:
+        """Whether the open step is complete; then the next one is the open one."""
+        came = [slot for slot, arrived in enumerate(self._arrived) if arrived > self._step]
+        if len(came) < self._quorum:
             return False
-        self._counted[self._step] = sorted(self._came)
-        self._withdrawn += self._parts
+        self._counted[self._step] = came
         self._step += 1
-        self._open_step()
+        self._arrived = [max(arrived, self._step) for arrived in self._arrived]
+        over = [grant for grant in self._parts if grant.numbers.stop <= self._step]
+        for grant in over:
+            self._lagging |= self._ended(grant)
+        self._withdrawn += over
         return True
+
+    def _ended(self, grant: Grant) -> set[int]:
+        """Forget a part that was under way; return the workers that compute it."""
+        part = self._parts.pop(grant)
+        if part.backup is None:
+            return {part.task}
+        self._backups -= 1
+        return {part.task, part.backup}
 
     def exhausted(self) -> bool:
         """Return whether every step is complete."""

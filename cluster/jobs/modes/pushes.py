@@ -41,7 +41,6 @@ from ps_node.shards import Header, ParameterShards
 from worker_node.recordings import WorkerWindows
 from worker_node.sender import Sender
 
-
 FIGURES = 8
 """Elements of a reply for each update: loss, right answers, norm, staleness, whether the worker
 forgot; pull, compute and push seconds."""
@@ -180,9 +179,7 @@ class AsynchronousMode(Mode):
             self.memories.record_reply(outcome.task, stretch.first_id, forgot=bool(forgot))
             step = Step({update.batches[0]: loss}, hits, norm)
             pull, compute, push = seconds
-            results.append(
-                ItemResult((pull, compute, push), self._job.batch_size, staleness, step)
-            )
+            results.append(ItemResult((pull, compute, push), self._job.batch_size, staleness, step))
         return results
 
 

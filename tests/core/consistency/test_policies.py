@@ -15,7 +15,7 @@ from core.consistency import Grant, Policy, Speeds, WholeSteps, largest_subtree
 from core.consistency.asynchronous import Asynchronous
 from core.consistency.ssp import BoundedStaleness
 from core.consistency.synchronous import Synchronous
-from tests.core.consistency.simulation import Happening, Seen, faults, play
+from tests.core.consistency.simulation import PATIENCE_SECONDS, Happening, Seen, faults, play
 from tests.tables import table
 
 UPDATES = range(7, 31)
@@ -71,10 +71,9 @@ class Watched(BoundedStaleness):
             assert self.complete.issuperset(before)
         return grant
 
-    def replied(self, grant: Grant, task: int, seconds: float) -> bool:
+    def replied(self, grant: Grant, task: int, seconds: float) -> range:
         done = super().replied(grant, task, seconds)
-        if done:
-            self.complete = self.complete | {grant.update}
+        self.complete = self.complete.union(done)
         return done
 
 
@@ -120,6 +119,51 @@ def test_a_step_is_cut_into_aligned_parts_and_nothing_starts_before_the_one_befo
     assert counted == sorted(set(counted))
 
 
+ROW = range(7, 107)
+
+
+def in_rows(slots: int, backups: int = 1) -> Synchronous:
+    """A policy whose workers have a function for several steps."""
+    policy = Synchronous(slots, Speeds(), None, backups)
+    policy.most_updates = 16
+    policy.most_slots = 64
+    return policy
+
+
+@settings(max_examples=100)
+@given(
+    seconds=st.lists(st.sampled_from([0.002, 0.005, 0.01, 0.08, 1.0]), min_size=1, max_size=6),
+    befallen=st.lists(faults(5, 6.0), max_size=8),
+    slots=st.integers(1, 16),
+    backups=st.integers(0, 4),
+)
+def test_steps_in_a_row_end_in_order_whoever_dies_in_one(
+    seconds: list[float], befallen: list[Happening], slots: int, backups: int
+) -> None:
+    befallen = [fault for fault in befallen if fault.task < len(seconds)]
+    seen = play(in_rows(slots, backups), ROW, seconds, befallen)
+    assert list(seen.complete) == list(ROW)
+    assert seen.most_backups <= backups
+
+
+@pytest.mark.parametrize(
+    ("workers", "slots", "idle"), [(8, 8, 0.05), (6, 32, 0.2), (12, 32, 0.2), (3, 32, 0.1)]
+)
+def test_workers_that_are_as_fast_do_several_steps_a_call_and_wait_for_no_alignment(
+    workers: int, slots: int, idle: float
+) -> None:
+    seen = play(in_rows(slots), range(1000), [0.002] * workers)
+    assert seen.seconds <= 1000 * slots * 0.002 / workers / (1 - idle)
+    assert sum(seen.slots.values()) == 1000 * slots, "nothing is computed twice"
+    assert len(seen.drawn) < 1000 * workers / 8
+
+
+def test_a_worker_that_ends_keeps_the_others_of_a_row_no_longer_than_their_patience() -> None:
+    seen = play(in_rows(8), range(1000), [0.01] * 8, [Happening(5.0, 3, "kill")])
+    without = 5.0 + 500 * 2 * 0.01  # one of the seven that are left computes two slots
+    assert seen.seconds <= without + 2 * PATIENCE_SECONDS + 0.5
+
+
 CASES = table("core/consistency/policies")
 POLICIES: Mapping[str, Callable[..., Any]] = {
     kind.__name__: kind for kind in (Asynchronous, BoundedStaleness, Synchronous)
@@ -150,7 +194,7 @@ def happens(policy: Any, live: frozenset[int], verb: str, *words: str) -> str:
         case "draw":
             grants = [policy.draw(numbers[0], live, float(words[1]))]
         case "replied":
-            return str(policy.replied(Grant(*numbers[1:]), numbers[0], float(words[1])))
+            return str(bool(policy.replied(Grant(*numbers[1:]), numbers[0], float(words[1]))))
         case "withdrawn":
             grants = policy.withdrawn()
         case "counted":

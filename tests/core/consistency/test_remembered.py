@@ -38,7 +38,7 @@ class ForgetfulSynchronous(Synchronous):
     def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
         self._first_late = None
         self._owed_now = (frozenset(), set())
-        self._backups = sum(part.backups for part in self._parts.values())
+        self._backups = sum(part.backup is not None for part in self._parts.values())
         return super().draw(task, live, now)
 
 
