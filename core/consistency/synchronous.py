@@ -157,10 +157,12 @@ class Synchronous(ModeFacts):
             self._deal(live)
         if self._dealt:
             if task in self._dealt:
-                grant = self._dealt.pop(task)
-                return self._granted(task, grant, now)
-            if not self._dealt.keys() <= live:
+                self._asked.add(task)
+                return self._granted(task, self._dealt.pop(task), now)
+            # It asks a second time, so all idle workers have asked: the others are busy or gone.
+            if task in self._asked:
                 self._take_back()
+            self._asked.add(task)
         remaining = sum(map(len, self._free))
         if not remaining:
             return self._backup(task, now)
@@ -196,6 +198,8 @@ class Synchronous(ModeFacts):
         This needs the speeds of all, and calls that take more than one subtree.
         """
         self._dealt = {}
+        self._asked: set[int] = set()
+        """Workers that have asked since the step was dealt out."""
         known = self.speeds.measured | self._refused
         self._used_several &= live
         workers = sorted(live - self._lagging)
