@@ -1,7 +1,7 @@
 """Parameters under synchronous steps: the same bits on any number of workers and servers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -134,16 +134,28 @@ class StepRecipe:
     clip_norm: float | None = None
     l2: float = 0.0
     arithmetic: Arithmetic = field(default_factory=TensorFlowArithmetic)
+    logs: bool = False
+    """Whether the shards keep the figures of steps, for workers that do several in a call."""
 
 
 STEP_WORDS = 4
 """Elements at the beginning of each request of a step: the halves of the step and of the
 generation."""
 
-CONTRIBUTION_HEADER = STEP_WORDS + 1
-"""Elements at the end of a contribution: those, and the first slot (an int32's bits)."""
-
 NONE_YET = -1
+
+NO_STEP = -2
+"""A step that no shard waits for: a request for it changes nothing."""
+
+LOGGED_STEPS = 64
+"""Steps whose figures the first shard keeps: more than the steps of a call, which asks for them at
+its end."""
+
+FIRST_PAUSE_SECONDS = 0.0005
+LONGEST_PAUSE_SECONDS = 0.05
+PAUSE_SHARE = 0.25
+"""A worker that waits for the others' parts asks again after this share of the time that it has
+waited: a question takes a millisecond of the processors (measured)."""
 
 
 def step_words(step: Any, generation: Any) -> Any:
@@ -160,8 +172,7 @@ class StepShard(ShardOnServer):
 
     A step goes through three calls, each of which any worker may make, late and more than once:
 
-        contribute   keep a partial sum over an aligned subtree of the step's slots in a row
-                     of its own
+        contribute   keep partial sums over aligned subtrees of the step's slots, in a row each
         close        the first call adds up the rows; every call answers with the total's squares,
                      summed by block
         advance      the first call applies the total, cut to the clip norm; every call answers with
@@ -196,6 +207,12 @@ class StepShard(ShardOnServer):
             )
             self.total = tf.Variable(tf.zeros([self._size]))
             self.received = tf.Variable(tf.fill([slots], tf.constant(NONE_YET, tf.int64)))
+            """The step of the last row by its first slot, and of the last one that covers a slot."""
+            self.covered = tf.Variable(tf.fill([slots], tf.constant(NONE_YET, tf.int64)))
+            self._keeps_figures = recipe.logs and not shard.index
+            if self._keeps_figures:
+                self.figures = tf.Variable(tf.zeros([slots, 2], tf.float64))
+                self.log = tf.Variable(tf.zeros([LOGGED_STEPS, 2], tf.float64))
             self.closed = tf.Variable(tf.constant(NONE_YET, tf.int64))
 
     def _leaves(self, present: Any) -> list[Any]:
@@ -214,35 +231,71 @@ class StepShard(ShardOnServer):
         return leaves
 
     def contribute(self, update: Any) -> Any:
-        """Keep a partial sum: encoded gradient, statistics, header.
+        """Keep partial sums; `update` is what `contribution` makes of them.
 
-        Returns int64 1, or 0 if it was dropped.
+        Returns int64 1, or 0 if they were dropped, because one of their slots is here already.
         """
         with tf.device(self.device):
             # Split before the branches, or TensorFlow would place their switches on the worker (see
             # LedgerShard.push).
             part_words = self.wire.push.words(self.trained_size) + self.statistics_size
-            part, header = tf.split(update, [part_words, CONTRIBUTION_HEADER])
-            row = arrived(part, self)
-            lock = self.locked([row, header])
+            sizes = tf.bitcast(update[STEP_WORDS : STEP_WORDS + 2], tf.int32)
+            nodes, count = tf.unstack(sizes, num=2)
+            figure_words = 2 * count if self._keeps_figures else 0
+            words = [STEP_WORDS, 2, nodes, nodes * part_words, figure_words]
+            header, _, firsts, parts, figures = tf.split(update, words, num=len(words))
+            firsts = tf.bitcast(firsts, tf.int32)
+            slots = firsts[0] + tf.range(count)
+            if self._nodes.exact:
+                rows = tf.reshape(parts, [-1, part_words])
+            else:
+                rows = arrived(tf.ensure_shape(parts, [part_words]), self)[None]
+            lock = self.locked([header, slots, rows, figures])
             with tf.control_dependencies([lock]):
                 step, awaited = self._step_of(header)
-                first = tf.bitcast(header[STEP_WORDS], tf.int32)
                 expected = awaited & (self.closed.read_value() < step)
-                fresh = expected & tf.not_equal(self.received.read_value()[first], step)
+                here = tf.gather(self.covered.read_value(), slots)
+                fresh = expected & tf.reduce_all(tf.not_equal(here, step))
 
             def keep() -> Any:
                 written = tf.raw_ops.LookupTableInsertV2(
-                    table_handle=self.rows, keys=[first], values=[row]
+                    table_handle=self.rows, keys=firsts, values=rows
                 )
-                with tf.control_dependencies([written]):
-                    mark = tf.raw_ops.ResourceScatterUpdate(
-                        resource=self.received.handle, indices=first, updates=step
+                kept = [written, marked(self.received, firsts, step)]
+                if self._keeps_figures:
+                    kept.append(
+                        tf.raw_ops.ResourceScatterUpdate(
+                            resource=self.figures.handle,
+                            indices=slots,
+                            updates=tf.cast(tf.reshape(figures, [-1, 2]), tf.float64),
+                        )
                     )
-                with tf.control_dependencies([mark]):
+                with tf.control_dependencies(kept):
+                    covered = marked(self.covered, slots, step)
+                with tf.control_dependencies([covered]):
                     return tf.constant(1, tf.int64)
 
             return self.released(lock, tf.cond(fresh, keep, self.dropped))
+
+    def contribution(self, layout: Layout, nodes: Any, firsts: Any, step: Any, figures: Any) -> Any:
+        """Return the sums over neighbouring subtrees as they travel to this shard.
+
+        It is part of a worker's graph. `nodes` are rows, one where the wire rounds; `firsts`,
+        int32, the first slot of each; `step` what `step_words` makes; `figures`, float32 (slots,
+        2), loss and right answers of each of their slots.
+        """
+        if self._nodes.exact:
+            begin, end = (layout.trained_size + place for place in self.shard.statistics)
+            pieces = [nodes[:, slice(*self.shard.trained)], nodes[:, begin:end]]
+            parts = tf.reshape(tf.concat(pieces, 1), [-1])
+        else:
+            parts = sent(nodes[0], self, layout)
+        sizes = tf.stack([tf.shape(firsts)[0], tf.shape(figures)[0]])
+        words = [tf.bitcast(each, tf.float32) for each in (sizes, firsts)]
+        pieces = [step, *words, parts]
+        if self._keeps_figures:
+            pieces.append(tf.reshape(figures, [-1]))
+        return tf.concat(pieces, 0)
 
     def _step_of(self, request: Any) -> tuple[Any, Any]:
         """The step that a request is of, and whether the shard waits for it.
@@ -253,10 +306,10 @@ class StepShard(ShardOnServer):
         return step, tf.equal(step, self.counts.read_value()[APPLIED]) & self.is_current(generation)
 
     def close(self, request: Any) -> Any:
-        """Squares of the step's total gradient, summed by block: float32 [blocks].
+        """Squares of the step's total gradient, summed by block, and 1.0 if it is all here.
 
-        `request`: the halves of step and generation, the share that turns the total into a mean
-        over the batch, then for each slot 1.0 if it counts.
+        They are float32 [blocks + 1]. `request`: the halves of step and generation, the share that
+        turns the total into a mean over the batch, then for each slot 1.0 if it counts.
         """
         with tf.device(self.device):
             lock = self.locked([request])
@@ -265,7 +318,8 @@ class StepShard(ShardOnServer):
                 share = request[STEP_WORDS]
                 counts = request[STEP_WORDS + 1 :] > 0.0
                 present = tf.equal(self.received.read_value(), step) & counts
-                due = awaited & (self.closed.read_value() < step)
+                covered = tf.reduce_all(tf.equal(self.covered.read_value(), step) | ~counts)
+                due = awaited & covered & (self.closed.read_value() < step)
 
             def add_up() -> Any:
                 total = self._nodes.total(self._leaves(present), present, self._size)
@@ -277,7 +331,7 @@ class StepShard(ShardOnServer):
                     emptied = tf.raw_ops.LookupTableRemoveV2(
                         table_handle=self.rows, keys=tf.range(present.shape[0])
                     )
-                with tf.control_dependencies([emptied]):
+                with tf.control_dependencies([emptied, *self._logged(step)]):
                     closed = self.closed.assign(step, read_value=False)
                 with tf.control_dependencies([closed]):
                     return tf.constant(1)
@@ -286,7 +340,45 @@ class StepShard(ShardOnServer):
             with tf.control_dependencies([added]):
                 gradient = self.total.read_value()[: self.trained_size]
                 squares = self._arithmetic.block_squares(gradient, self.trained_size)
-            return self.released(lock, squares)
+                applied = self.counts.read_value()[APPLIED]
+                is_closed = (applied > step) | tf.equal(self.closed.read_value(), step)
+                answer = tf.concat([squares, [tf.cast(is_closed, tf.float32)]], 0)
+            return self.released(lock, answer)
+
+    def _logged(self, step: Any) -> list[Any]:
+        """Return the op that writes a step's figures, where this shard keeps them."""
+        if not self._keeps_figures:
+            return []
+        losses, hits = tf.unstack(self.figures.read_value(), axis=1)
+        return [
+            tf.raw_ops.ResourceScatterUpdate(
+                resource=self.log.handle,
+                indices=step % LOGGED_STEPS,
+                updates=tf.stack([summed_in_tree(losses), tf.reduce_sum(hits)]),
+            )
+        ]
+
+    def is_whole(self, request: Any) -> Any:
+        """Whether all slots of the step, or a later one, are here. `request`: its words."""
+        with tf.device(self.device):
+            request = tf.identity(request)
+            step, awaited = self._step_of(request)
+            whole = tf.reduce_all(tf.equal(self.covered.read_value(), step))
+            applied = self.counts.read_value()[APPLIED]
+            return (awaited & whole) | (applied > step)
+
+    def logged(self, steps: Any) -> Any:
+        """Float64 [steps, 2] loss and right answers of these steps; the last one closed, int64.
+
+        They are meant for steps up to that one. Returns both as float32, as they travel.
+        """
+        with tf.device(self.device):
+            steps = tf.identity(steps)
+            closed = self.closed.read_value()
+            with tf.control_dependencies([closed]):
+                figures = tf.gather(self.log.read_value(), steps % LOGGED_STEPS)
+            words = [tf.reshape(tf.bitcast(each, tf.float32), [-1]) for each in (closed, figures)]
+            return tf.concat(words, 0)
 
     def advance(self, request: Any) -> Any:
         """Apply the closed step unless it is applied; returns what `read` answers then.
@@ -312,16 +404,50 @@ class StepShard(ShardOnServer):
             return self.released(lock, pulled)
 
 
+def marked(steps: Any, places: Any, step: Any) -> Any:
+    """The op that writes a step's number at some places of a variable."""
+    return tf.raw_ops.ResourceScatterUpdate(
+        resource=steps.handle, indices=places, updates=tf.fill(tf.shape(places), step)
+    )
+
+
+def summed_in_tree(values: Any) -> Any:
+    """Add up a vector in the fixed tree, as `core.consistency.tree_sum` does."""
+    count = values.shape[0]
+    while count > 1:
+        even = values[: count // 2 * 2]
+        values = tf.concat([even[::2] + even[1::2], values[count // 2 * 2 :]], 0)
+        count = values.shape[0]
+    return values[0]
+
+
+def paused(seconds: Any) -> Any:
+    """A tensor that is there after so long; no thread of the executor waits meanwhile.
+
+    TensorFlow has no operation that sleeps but in its pipelines of data.
+    """
+    scalars = {"output_types": [tf.int64], "output_shapes": [tf.TensorShape([])]}
+    zero, one = tf.constant(0, tf.int64), tf.constant(1, tf.int64)
+    single = tf.raw_ops.RangeDataset(start=zero, stop=one, step=one, **scalars)
+    late = tf.raw_ops.SleepDataset(
+        input_dataset=single, sleep_microseconds=tf.cast(1e6 * seconds, tf.int64), **scalars
+    )
+    return tf.raw_ops.DatasetToSingleElement(dataset=late, **scalars)[0]
+
+
 @dataclass(frozen=True)
 class Pulled:
     """The parameters of a step: trained [trained_size], statistics [statistics_size].
 
-    `norm` is that of the gradient of the step before, ahead of clipping.
+    `norm` is that of the gradient of the step before, ahead of clipping. `step`, int64, is the step
+    that the parameters are for; `ready` whether the step before is applied.
     """
 
     trained: Any
     statistics: Any
     norm: Any
+    step: Any
+    ready: Any
 
 
 class StepShards(PlacedVector[StepShard]):
@@ -348,6 +474,7 @@ class StepShards(PlacedVector[StepShard]):
         # The workers' functions, one for each size of a part, call these. Traced once for all, 32
         # slots take 0.8 s instead of 3.6 s (measured).
         self._advance = tf.function(self._advanced, autograph=False)
+        self._advance_if_whole = tf.function(partial(self._advanced, strict=True), autograph=False)
         self._contribute = tf.function(self._contributed, autograph=False)
 
     def advance(
@@ -360,31 +487,85 @@ class StepShards(PlacedVector[StepShard]):
         """
         return Pulled(*self._advance(step, counted, share, rate, generation))
 
+    def wait_until_whole(self, step: Any, generation: Any, patience: Any) -> Any:
+        """Return whether all slots of `step` are here, after at most `patience` seconds, float32.
+
+        The pauses count: a worker's clock may be set meanwhile.
+        """
+        request = step_words(step, generation)
+
+        def ask(waited: Any, is_whole: Any) -> tuple[Any, Any]:
+            del is_whole
+            pause = PAUSE_SHARE * waited
+            pause = tf.clip_by_value(pause, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+            with tf.control_dependencies([paused(pause)]):
+                question = tf.identity(request)
+            return waited + pause, tf.identity(self.shards[0].is_whole(question))
+
+        _, is_whole = tf.while_loop(
+            lambda waited, is_whole: ~is_whole & (waited < patience),
+            ask,
+            [tf.constant(0.0), tf.identity(self.shards[0].is_whole(request))],
+            parallel_iterations=1,
+        )
+        return is_whole
+
+    def advance_if_whole(
+        self, is_whole: Any, step: Any, counted: Any, rate: Any, generation: Any
+    ) -> Pulled:
+        """Finish step `step` if `is_whole`, and pull. `counted`, float32 [slots], is all ones."""
+        asked = tf.where(is_whole, step, tf.constant(NO_STEP, tf.int64))
+        pulled = Pulled(*self._advance_if_whole(asked, counted, 1.0, rate, generation))
+        return replace(pulled, ready=pulled.ready & is_whole)
+
     def _advanced(
-        self, step: Any, counted: Any, share: Any, rate: Any, generation: Any
-    ) -> tuple[Any, Any, Any]:
+        self,
+        step: Any,
+        counted: Any,
+        share: Any,
+        rate: Any,
+        generation: Any,
+        *,
+        strict: bool = False,
+    ) -> tuple[Any, ...]:
         halves = step_words(step, generation)
         request = tf.concat([halves, [share], counted], 0)
-        squares = tf.concat([tf.identity(shard.close(request)) for shard in self.shards], 0)
+        closed = [tf.identity(shard.close(request)) for shard in self.shards]
+        squares = tf.concat([answer[:-1] for answer in closed], 0)
+        ready = tf.reduce_all(tf.stack([answer[-1] for answer in closed]) > 0.0)
         total_norm = self._recipe.arithmetic.norm(squares)
         norm, scale = clipped(total_norm, share, self._recipe.clip_norm)
+        if strict:  # a shard that lacks a slot has squares of another step
+            step = tf.where(ready, step, tf.constant(NO_STEP, tf.int64))
+            halves = step_words(step, generation)
         request = tf.concat([halves, tf.stack([scale, share, rate])], 0)
         pulled = [tf.identity(shard.advance(request)) for shard in self.shards]
-        trained, statistics, _ = self._joined(pulled)
-        return trained, statistics, norm
+        trained, statistics, versions = self._joined(pulled)
+        return trained, statistics, norm, tf.reduce_min(versions), ready
 
-    def contribute(self, node: Any, step: Any, first: Any, generation: Any = 0) -> Any:
-        """Send a subtree's sum; return for how many shards it was new, int64.
+    def logged(self, steps: Any) -> Any:
+        """See `StepShard.logged`: what the first shard keeps."""
+        return tf.identity(self.shards[0].logged(steps))
 
-        The sum is [trained_size + statistics_size].
+    def contribute(self, nodes: Any, step: Any, firsts: Any, generation: Any, figures: Any) -> Any:
+        """Send subtrees' sums; return for how many shards they were new, int64.
+
+        See `StepShard.contribution`.
         """
-        return self._contribute(node, step, first, generation)
+        return self._contribute(nodes, step, firsts, generation, figures)
 
-    def _contributed(self, node: Any, step: Any, first: Any, generation: Any) -> Any:
-        header = tf.concat([step_words(step, generation), [tf.bitcast(first, tf.float32)]], 0)
-        updates = [tf.concat([sent(node, shard, self.layout), header], 0) for shard in self.shards]
-        fresh = [
-            tf.identity(shard.contribute(update))
-            for shard, update in zip(self.shards, updates, strict=True)
-        ]
+    def _contributed(
+        self, nodes: Any, step: Any, firsts: Any, generation: Any, figures: Any
+    ) -> Any:
+        words = step_words(step, generation)
+
+        def sent_to(shard: StepShard) -> Any:
+            update = shard.contribution(self.layout, nodes, firsts, words, figures)
+            return tf.identity(shard.contribute(update))
+
+        # The first shard last: who asks that one whether a step is whole need not ask the others.
+        fresh = [sent_to(shard) for shard in self.shards[1:]]
+        with tf.control_dependencies(fresh):
+            nodes = tf.identity(nodes)
+            fresh.append(sent_to(self.shards[0]))
         return tf.add_n(fresh)

@@ -321,14 +321,16 @@ class GradientOfBatch:
         part: tuple[Any, Any],
         seed: Any,
         nodes: Nodes,
+        *,
+        ragged: bool = False,
     ) -> SlotSums:
         """Return the sums over `part`, (first, count), of a batch's slots, without the L2 term.
 
-        `first` is a number, or int32 where the slots are one aligned subtree. `seed`, int32 (2,),
-        is the batch's. `nodes` rounds as on the wire.
+        `first` is a number, or int32 where the slots are one aligned subtree or `ragged`, as many
+        as there are. `seed`, int32 (2,), is the batch's. `nodes` rounds as on the wire.
         """
         job = self._job
-        cut = SlotsOfBatch(job.batch_size, job.pieces, *part, seed)
+        cut = SlotsOfBatch(job.batch_size, job.pieces, *part, seed, ragged)
         return self._slots.sums(vector, examples, cut, nodes)
 
     def __call__(

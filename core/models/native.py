@@ -22,11 +22,11 @@ OWN_THREADS = 0
 class SlotSums:
     """What some slots of a batch came to.
 
-    `nodes` are float32 [trained_size + statistics_size], one for each aligned subtree in order;
-    `losses` and `hits`, float32 (slots,), are parts of the batch's mean loss, and right answers.
+    `nodes` are float32 [trained_size + statistics_size], one for each aligned subtree in order, or
+    one tensor of as many rows as the call's range of slots has subtrees. `losses` and `hits`, float32 (slots,), are parts of the batch's mean loss, and right answers.
     """
 
-    nodes: list[Any]
+    nodes: Any
     losses: Any
     hits: Any
 
@@ -35,8 +35,8 @@ class SlotSums:
 class SlotsOfBatch:
     """The slots `first` (int32, traced) up to `first + count` of the `slots` of a batch.
 
-    Where they are no aligned subtree, `first` and `count` are numbers. `seed`, int32 (2,), is the
-    batch's.
+    Where they are no aligned subtree, `first` and `count` are numbers, or the cut is `ragged`.
+    `seed`, int32 (2,), is the batch's.
     """
 
     batch_size: int
@@ -44,6 +44,7 @@ class SlotsOfBatch:
     first: Any
     count: Any
     seed: Any
+    ragged: bool = False
 
     @property
     def first_row(self) -> Any:
@@ -154,14 +155,18 @@ class NativeNetwork:
             settings=tf.concat([tf.stack(settings), cut.seed], 0),
             smoothing=smoothing,
         )
-        if apart:
+        if cut.ragged:
+            node_count = None
+        elif apart:
             node_count = cut.count
         else:
             node_count = len(cut.subtrees)
         sums = tf.ensure_shape(sums, [node_count, layout.trained_size + layout.statistics_size])
         count = cut.known_count
         return SlotSums(
-            tf.unstack(sums), tf.ensure_shape(losses, [count]), tf.ensure_shape(hits, [count])
+            sums if cut.ragged else tf.unstack(sums),
+            tf.ensure_shape(losses, [count]),
+            tf.ensure_shape(hits, [count]),
         )
 
     def answers(

@@ -24,6 +24,7 @@ from core.engine.workers import Item, Outcome
 from core.ground.lazy import tf
 from core.inventory.extensions import CODECS, OPTIMIZERS
 from core.inventory.fields import Choice
+from core.inventory.slots import LIBRARY
 from core.inventory.training import TrainJob
 from core.models.native import OWN_THREADS
 from core.models.network import Network
@@ -263,7 +264,8 @@ class Setup:
     def step_recipe(self) -> StepRecipe:
         """Return how a step is made of its slots."""
         job = self.job
-        return StepRecipe(job.pieces, job.clip_norm, job.l2, self.arithmetic)
+        logs = job.facts.shares_batches() and self.does_several_steps
+        return StepRecipe(job.pieces, job.clip_norm, job.l2, self.arithmetic, logs)
 
     @property
     def gradient_of(self) -> GradientOfBatch:
@@ -277,6 +279,14 @@ class Setup:
         No GPU or TPU was there to try it on: their calls do one update each.
         """
         return self.job.device.kind == "cpu"
+
+    @property
+    def does_several_steps(self) -> bool:
+        """Whether a call of `sync` can do several steps of any number of slots.
+
+        The library computes these, and adds up what no codec rounds.
+        """
+        return self.loops and self.job.arithmetic == LIBRARY and isinstance(self.wire.push, Fp32)
 
     @property
     def wire(self) -> Wire:
