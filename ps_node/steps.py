@@ -1,142 +1,15 @@
-"""Parameters under synchronous steps: the same bits on any number of workers and servers."""
+"""A shard under synchronous steps, which collects the parts of each.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+It is the same bits on any number of workers and servers.
+"""
+
 from typing import Any
 
-from core.engine.codecs import Codec
-from core.engine.codecs.fp32 import Fp32
 from core.ground.lazy import tf
-from core.parameters import STATISTICS_RATE, Layout, Shard, Vector
-from ps_node.arithmetic import Arithmetic, TensorFlowArithmetic, either
+from core.parameters import Layout, Shard
+from ps_node.nodes import Nodes, Penalty, StepRecipe, arrived, sent, step_applied
 from ps_node.optimizers import Optimizer
-from ps_node.shard import APPLIED, PlacedVector, ShardOnServer, VectorState, Wire
-
-
-class Nodes:
-    """Arithmetic of the reduction tree's nodes: [gradient | statistics].
-
-    It rounds at every sum as on the wire.
-    """
-
-    def __init__(self, codec: Codec, trained_size: int, arithmetic: Arithmetic) -> None:
-        """The first `trained_size` elements of a node are the gradient.
-
-        Raises ValueError for a codec with a memory: the result would depend on which worker did
-        what.
-        """
-        if not codec.stateless:
-            raise ValueError(f"synchronous steps need a codec without memory, not {codec.name}")
-        self._codec = codec
-        self._size = trained_size
-        self.arithmetic = arithmetic
-
-    @property
-    def exact(self) -> bool:
-        """Whether the wire rounds nothing, so that a sum of sums needs none of its leaves."""
-        return isinstance(self._codec, Fp32)
-
-    def rounded(self, node: Any) -> Any:
-        """A slot's contribution: rounded as on the wire, without negative zeros."""
-        return self.arithmetic.rounded(node, self._size, self._codec)
-
-    def total(self, nodes: Sequence[Any], present: Any = None, width: int | None = None) -> Any:
-        """The sum of neighbouring nodes in the tree; those that are not `present` are zeros.
-
-        Their shape says their `width`, where it is known.
-        """
-        width = width or nodes[0].shape[0]
-        return self.arithmetic.total(nodes, present, width, self._size, self._codec)
-
-
-@dataclass(frozen=True)
-class Penalty:
-    """The gradient of the loss's L2 term: `weight` times what decays of some parameters.
-
-    It joins the gradient of a whole batch, once all slots are added up.
-    """
-
-    weight: float
-    decayed: Vector
-
-    @classmethod
-    def for_elements(
-        cls, weight: float, layout: Layout, trained: tuple[int, int] | None = None
-    ) -> "Penalty":
-        """Return that of elements [start, stop) of the trained vector, or of all."""
-        return cls(weight, layout.decayed[slice(*(trained or (None,)))])
-
-    def added(self, gradient: Any, parameters: Any, share: Any = 1.0) -> Any:
-        """Return the gradient with the term's.
-
-        `gradient` is still to be multiplied by `share`, which the term is not.
-        """
-        if not self.weight:
-            return gradient
-        return gradient + (self.weight / share) * (self.decayed * parameters)
-
-
-def sent(node: Any, shard: ShardOnServer, layout: Layout) -> Any:
-    """A shard's part of a node of the whole vector as it travels."""
-    begin, end = shard.shard.statistics
-    gradient = node[slice(*shard.shard.trained)]
-    nothing = tf.zeros([0, shard.trained_size])
-    statistics = node[layout.trained_size + begin : layout.trained_size + end]
-    return tf.concat([shard.wire.push.encode(gradient, nothing)[0], statistics], 0)
-
-
-def arrived(part: Any, shard: ShardOnServer) -> Any:
-    """A shard's node of what `sent` sends."""
-    encoded_words = shard.wire.push.words(shard.trained_size)
-    return tf.concat(
-        [shard.wire.push.decode(part[:encoded_words], shard.trained_size), part[encoded_words:]], 0
-    )
-
-
-def step_applied(shard: ShardOnServer, total: Any, scale: Any, share: Any, rate: Any) -> Any:
-    """Return the op that applies a shard's part of a step's sum.
-
-    The gradient is multiplied by `scale`, the statistics by `share`.
-
-    A `scale` of 0 means that the total is not usable.
-    """
-    usable = scale > 0.0
-    scaled = total[: shard.trained_size] * scale
-    gradient = either(usable, scaled, tf.zeros_like(scaled))
-    if shard.statistics is not None:
-        previous = shard.statistics.read_value()
-    else:
-        previous = tf.zeros([0])
-    statistics = either(usable, total[shard.trained_size :] * share, previous)
-    with tf.control_dependencies(shard.applied(gradient, rate, statistics, STATISTICS_RATE)):
-        return shard.count(1, 0)
-
-
-def clipped(total_norm: Any, share: Any, clip_norm: float | None) -> tuple[Any, Any]:
-    """The norm of a total times `share`, and the factor of the total: 0 if it is not finite."""
-    norm = total_norm * share
-    if clip_norm is None:
-        scale = share
-    else:
-        scale = share * (clip_norm / tf.maximum(norm, clip_norm))
-    return norm, tf.where(tf.math.is_finite(norm), scale, 0.0)
-
-
-@dataclass(frozen=True)
-class StepRecipe:
-    """How a step is made: of how many slots, cut to which norm, with which weight of the L2 term.
-
-    Without a `clip_norm` no gradient is cut.
-    """
-
-    slots: int
-    clip_norm: float | None = None
-    l2: float = 0.0
-    arithmetic: Arithmetic = field(default_factory=TensorFlowArithmetic)
-    logs: bool = False
-    """Whether the shards keep the figures of steps, for workers that do several in a call."""
-
+from ps_node.shard import APPLIED, ShardOnServer, VectorState, Wire
 
 STEP_WORDS = 4
 """Elements at the beginning of each request of a step: the halves of the step and of the
@@ -150,12 +23,6 @@ NO_STEP = -2
 LOGGED_STEPS = 64
 """Steps whose figures the first shard keeps: more than the steps of a call, which asks for them at
 its end."""
-
-FIRST_PAUSE_SECONDS = 0.0005
-LONGEST_PAUSE_SECONDS = 0.05
-PAUSE_SHARE = 0.25
-"""A worker that waits for the others' parts asks again after this share of the time that it has
-waited: a question takes a millisecond of the processors (measured)."""
 
 
 def step_words(step: Any, generation: Any) -> Any:
@@ -207,7 +74,7 @@ class StepShard(ShardOnServer):
             )
             self.total = tf.Variable(tf.zeros([self._size]))
             self.received = tf.Variable(tf.fill([slots], tf.constant(NONE_YET, tf.int64)))
-            """The step of the last row by its first slot, and of the last one that covers a slot."""
+            """The step of the last row by its first slot; of the last one that covers a slot:"""
             self.covered = tf.Variable(tf.fill([slots], tf.constant(NONE_YET, tf.int64)))
             self._keeps_figures = recipe.logs and not shard.index
             if self._keeps_figures:
@@ -419,153 +286,3 @@ def summed_in_tree(values: Any) -> Any:
         values = tf.concat([even[::2] + even[1::2], values[count // 2 * 2 :]], 0)
         count = values.shape[0]
     return values[0]
-
-
-def paused(seconds: Any) -> Any:
-    """A tensor that is there after so long; no thread of the executor waits meanwhile.
-
-    TensorFlow has no operation that sleeps but in its pipelines of data.
-    """
-    scalars = {"output_types": [tf.int64], "output_shapes": [tf.TensorShape([])]}
-    zero, one = tf.constant(0, tf.int64), tf.constant(1, tf.int64)
-    single = tf.raw_ops.RangeDataset(start=zero, stop=one, step=one, **scalars)
-    late = tf.raw_ops.SleepDataset(
-        input_dataset=single, sleep_microseconds=tf.cast(1e6 * seconds, tf.int64), **scalars
-    )
-    return tf.raw_ops.DatasetToSingleElement(dataset=late, **scalars)[0]
-
-
-@dataclass(frozen=True)
-class Pulled:
-    """The parameters of a step: trained [trained_size], statistics [statistics_size].
-
-    `norm` is that of the gradient of the step before, ahead of clipping. `step`, int64, is the step
-    that the parameters are for; `ready` whether the step before is applied.
-    """
-
-    trained: Any
-    statistics: Any
-    norm: Any
-    step: Any
-    ready: Any
-
-
-class StepShards(PlacedVector[StepShard]):
-    """The whole vector; each step updates it."""
-
-    def __init__(
-        self,
-        layout: Layout,
-        state: VectorState,
-        optimizer: Optimizer,
-        places: Sequence[str],
-        wire: Wire | None = None,
-        *,
-        recipe: StepRecipe,
-    ) -> None:
-        """Place `state` on one device for each of `places`.
-
-        Raises ValueError for a codec with a memory.
-        """
-        wire = wire or Wire()
-        self.nodes = Nodes(wire.push, layout.trained_size, recipe.arithmetic)
-        self._recipe = recipe
-        super().__init__(layout, state, optimizer, places, wire, partial(StepShard, recipe=recipe))
-        # The workers' functions, one for each size of a part, call these. Traced once for all, 32
-        # slots take 0.8 s instead of 3.6 s (measured).
-        self._advance = tf.function(self._advanced, autograph=False)
-        self._advance_if_whole = tf.function(partial(self._advanced, strict=True), autograph=False)
-        self._contribute = tf.function(self._contributed, autograph=False)
-
-    def advance(
-        self, step: Any, counted: Any, share: Any, rate: Any, generation: Any = 0
-    ) -> Pulled:
-        """Finish step `step` of `generation` unless another worker has, and pull.
-
-        `counted`, float32 [slots], is 1 for each slot that counts; `share` turns their sum
-        into a mean over the batch (1 if all of them count); `rate` is the step's learning rate.
-        """
-        return Pulled(*self._advance(step, counted, share, rate, generation))
-
-    def wait_until_whole(self, step: Any, generation: Any, patience: Any) -> Any:
-        """Return whether all slots of `step` are here, after at most `patience` seconds, float32.
-
-        The pauses count: a worker's clock may be set meanwhile.
-        """
-        request = step_words(step, generation)
-
-        def ask(waited: Any, is_whole: Any) -> tuple[Any, Any]:
-            del is_whole
-            pause = PAUSE_SHARE * waited
-            pause = tf.clip_by_value(pause, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-            with tf.control_dependencies([paused(pause)]):
-                question = tf.identity(request)
-            return waited + pause, tf.identity(self.shards[0].is_whole(question))
-
-        _, is_whole = tf.while_loop(
-            lambda waited, is_whole: ~is_whole & (waited < patience),
-            ask,
-            [tf.constant(0.0), tf.identity(self.shards[0].is_whole(request))],
-            parallel_iterations=1,
-        )
-        return is_whole
-
-    def advance_if_whole(
-        self, is_whole: Any, step: Any, counted: Any, rate: Any, generation: Any
-    ) -> Pulled:
-        """Finish step `step` if `is_whole`, and pull. `counted`, float32 [slots], is all ones."""
-        asked = tf.where(is_whole, step, tf.constant(NO_STEP, tf.int64))
-        pulled = Pulled(*self._advance_if_whole(asked, counted, 1.0, rate, generation))
-        return replace(pulled, ready=pulled.ready & is_whole)
-
-    def _advanced(
-        self,
-        step: Any,
-        counted: Any,
-        share: Any,
-        rate: Any,
-        generation: Any,
-        *,
-        strict: bool = False,
-    ) -> tuple[Any, ...]:
-        halves = step_words(step, generation)
-        request = tf.concat([halves, [share], counted], 0)
-        closed = [tf.identity(shard.close(request)) for shard in self.shards]
-        squares = tf.concat([answer[:-1] for answer in closed], 0)
-        ready = tf.reduce_all(tf.stack([answer[-1] for answer in closed]) > 0.0)
-        total_norm = self._recipe.arithmetic.norm(squares)
-        norm, scale = clipped(total_norm, share, self._recipe.clip_norm)
-        if strict:  # a shard that lacks a slot has squares of another step
-            step = tf.where(ready, step, tf.constant(NO_STEP, tf.int64))
-            halves = step_words(step, generation)
-        request = tf.concat([halves, tf.stack([scale, share, rate])], 0)
-        pulled = [tf.identity(shard.advance(request)) for shard in self.shards]
-        trained, statistics, versions = self._joined(pulled)
-        return trained, statistics, norm, tf.reduce_min(versions), ready
-
-    def logged(self, steps: Any) -> Any:
-        """See `StepShard.logged`: what the first shard keeps."""
-        return tf.identity(self.shards[0].logged(steps))
-
-    def contribute(self, nodes: Any, step: Any, firsts: Any, generation: Any, figures: Any) -> Any:
-        """Send subtrees' sums; return for how many shards they were new, int64.
-
-        See `StepShard.contribution`.
-        """
-        return self._contribute(nodes, step, firsts, generation, figures)
-
-    def _contributed(
-        self, nodes: Any, step: Any, firsts: Any, generation: Any, figures: Any
-    ) -> Any:
-        words = step_words(step, generation)
-
-        def sent_to(shard: StepShard) -> Any:
-            update = shard.contribution(self.layout, nodes, firsts, words, figures)
-            return tf.identity(shard.contribute(update))
-
-        # The first shard last: who asks that one whether a step is whole need not ask the others.
-        fresh = [sent_to(shard) for shard in self.shards[1:]]
-        with tf.control_dependencies(fresh):
-            nodes = tf.identity(nodes)
-            fresh.append(sent_to(self.shards[0]))
-        return tf.add_n(fresh)

@@ -14,9 +14,9 @@ from typing import Any
 from core.engine.changes import reaching_holders
 from core.ground.lazy import tf
 from core.parameters import Layout
+from ps_node.nodes import Nodes, Penalty, StepRecipe, arrived, clipped, sent, step_applied
 from ps_node.optimizers import Optimizer
 from ps_node.shard import PlacedVector, ShardOnServer, VectorState, Wire
-from ps_node.steps import Nodes, Penalty, StepRecipe, arrived, clipped, sent, step_applied
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from core.models.operations import compiled_by_xla
 from core.models.window_statistics import AXES, Augmentation, on_sensors
 from kernels.library import operations
 from ps_node.arithmetic import arithmetic_of, either
-from ps_node.steps import Nodes, Penalty
+from ps_node.nodes import Nodes, Penalty
 from worker_node.recordings import LossWeights, weighted
 
 

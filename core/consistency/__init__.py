@@ -28,15 +28,13 @@ EXTENSIONS = {
 class Grant:
     """Permission to compute: slots `[first, first + slots)` of each of some updates in a row.
 
-    They are `updates` updates from `update` on, one after the other, in one call. `several`:
-    whether the worker's function for several updates computes it, however many there are.
+    They are `updates` updates from `update` on, one after the other, in one call.
     """
 
     update: int
     first: int
     slots: int
     updates: int = 1
-    several: bool = False
 
     @property
     def numbers(self) -> range:
@@ -48,7 +46,7 @@ class Policy(Protocol):
     """Decides what an idle worker may begin now. Pure: the time is an argument."""
 
     most_updates: int
-    """Updates of a grant at most. At 0 there is no function for several."""
+    """Updates of a grant at most; at 0 the workers' functions do one, of an aligned subtree."""
 
     def begin(self, updates: range) -> None:
         """Start a new stretch of updates, after the last one was completed or cancelled."""
@@ -120,7 +118,7 @@ class Speeds:
         self._fixed: dict[int, float] = {}
         self.fixed_seconds = 0.0
         """Time that a part of any size takes: the median of the workers'."""
-        self._known: set[tuple[int, int, bool]] = set()
+        self._known: set[tuple[int, int]] = set()
         # Policies decide for each idle worker after each reply: values that a reply does not change
         # are cached.
         self._medians: dict[int, float] = {}
@@ -129,15 +127,14 @@ class Speeds:
         self._total: tuple[Set[int], float] | None = None
         self._fastest: tuple[Set[int], list[float]] | None = None
 
-    def observe(self, task: int, slots: int, seconds: float, *, several: bool = False) -> None:
+    def observe(self, task: int, slots: int, seconds: float) -> None:
         """Record the seconds that a worker took for `slots` slots of an update.
 
-        Pull and push are included. The first reply of each size and function does not count: the
-        worker instantiates the graph then.
+        Pull and push are included. The first reply of each size does not count: the worker
+        instantiates the graph then.
         """
-        kind = (task, slots, several)
-        if kind not in self._known:
-            self._known.add(kind)
+        if (task, slots) not in self._known:
+            self._known.add((task, slots))
         elif seconds > 0:
             replies = self._replies.setdefault(task, deque(maxlen=HISTORY))
             replies.append((slots, seconds))

@@ -18,5 +18,5 @@ class Allreduce(WholeSteps, ModeFacts):
     parameters = "workers"
     in_steps = True
     repeatable = False
-    mechanism = "cluster.jobs.modes.steps:AllreduceMode"
+    mechanism = "cluster.jobs.modes.spanning:AllreduceMode"
     Options = None

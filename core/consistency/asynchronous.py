@@ -25,6 +25,11 @@ class Asynchronous(WholeUpdates, ModeFacts):
     mechanism = "cluster.jobs.modes.pushes:AsynchronousMode"
     Options: ClassVar[type[Section] | None] = None
 
+    @classmethod
+    def several_a_call(cls) -> bool:
+        """Return True."""
+        return True
+
     def begin(self, updates: range) -> None:
         """Start a stretch with nothing under way."""
         super().begin(updates)
@@ -46,7 +51,7 @@ class Asynchronous(WholeUpdates, ModeFacts):
         if self.under_way and not self.speeds.worth_while(task, self._slots, remaining, busy, live):
             return None
         updates = self.updates_of_grant(task, len(live))
-        grant = Grant(self._next, 0, self._slots, updates, several=updates > 1)
+        grant = Grant(self._next, 0, self._slots, updates)
         self.under_way[grant.update] = task, now, updates
         self._next += updates
         return grant
@@ -69,7 +74,6 @@ class Asynchronous(WholeUpdates, ModeFacts):
 
     def replied(self, grant: Grant, task: int, seconds: float) -> range:
         """Take its updates as complete."""
-        own = seconds / grant.updates
-        self.speeds.observe(task, grant.slots, own, several=grant.several)
+        self.speeds.observe(task, grant.slots, seconds / grant.updates)
         self.under_way.pop(grant.update, None)
         return grant.numbers

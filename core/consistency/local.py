@@ -38,6 +38,11 @@ class LocalSteps(Asynchronous):
     Options = LocalSettings
 
     @classmethod
+    def several_a_call(cls) -> bool:
+        """Return False: an update has several batches."""
+        return False
+
+    @classmethod
     def policy(cls, options: LocalSettings, slots: int, speeds: Speeds) -> Any:
         """Make the policy without options, which concern what a worker does, not when."""
         return cls(slots, speeds)

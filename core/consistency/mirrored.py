@@ -18,7 +18,7 @@ class Mirrored(WholeSteps, ModeFacts):
     parameters = "coordinator"
     in_steps = True
     repeatable = False
-    mechanism = "cluster.jobs.modes.steps:MirroredMode"
+    mechanism = "cluster.jobs.modes.spanning:MirroredMode"
     Options = None
 
     @classmethod

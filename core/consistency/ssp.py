@@ -37,6 +37,11 @@ class BoundedStaleness(Asynchronous):
     mechanism = "cluster.jobs.modes.pushes:AsynchronousMode"
     Options = SspSettings
 
+    @classmethod
+    def several_a_call(cls) -> bool:
+        """Return False: each update waits for those of earlier clocks."""
+        return False
+
     def __init__(self, slots: int, speeds: Speeds, bound: int) -> None:
         self._bound = bound
         super().__init__(slots, speeds)
@@ -45,10 +50,6 @@ class BoundedStaleness(Asynchronous):
         """Start counting clocks from the stretch's first update."""
         super().begin(updates)
         self._start = updates.start
-
-    def updates_of_grant(self, task: int, workers: int) -> int:
-        """Return 1: each update waits for those of earlier clocks."""
-        return 1
 
     def may_start(self, update: int, workers: int) -> bool:
         """Return whether all updates more than `bound` clocks before this one's are applied."""

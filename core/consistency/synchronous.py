@@ -68,6 +68,11 @@ class Synchronous(ModeFacts):
     Options = SyncSettings
 
     @classmethod
+    def several_a_call(cls) -> bool:
+        """Return True."""
+        return True
+
+    @classmethod
     def same_bits(cls, options: SyncSettings) -> bool:
         """Return False with a quorum: the result then depends on which workers were late."""
         return options.quorum is None
@@ -83,12 +88,8 @@ class Synchronous(ModeFacts):
         self._slots = slots
         self.speeds = speeds
         self.most_updates = 0
-        self.most_slots = 0
-        """Slots at most of a grant that the function for several updates computes."""
         self.step_seconds = 0.0
         """Time that a step takes whose parts were all dealt out at once."""
-        self._used_several: frozenset[int] = frozenset()
-        """Live workers that have replied to a grant for that function: it is instantiated there."""
         self._refused: set[int] = set()
         """Workers that were too slow to get a part when they asked last."""
         self._backup_workers = backup_workers
@@ -105,6 +106,11 @@ class Synchronous(ModeFacts):
         self._calm_from = 0
         """Step before which parts are dealt out one by one: others waited in vain for a part."""
         self.begin(range(0))
+
+    @property
+    def waits_for_all(self) -> bool:
+        """Whether all slots make a step."""
+        return self._quorum == self._slots
 
     def begin(self, updates: range) -> None:
         """Start the first step, and forget the grants that were withdrawn."""
@@ -201,30 +207,25 @@ class Synchronous(ModeFacts):
         self._asked: set[int] = set()
         """Workers that have asked since the step was dealt out."""
         known = self.speeds.measured | self._refused
-        self._used_several &= live
         workers = sorted(live - self._lagging)
         if (
             not self.most_updates
             or not workers
-            or self._quorum < self._slots
+            or not self.waits_for_all
             or self._step < self._calm_from
             or not known >= set(workers)
             or self._owed_of(live)
         ):
             return
         counts = self.speeds.dealt(self._slots, workers)
-        if max(counts.values()) > self.most_slots:
-            return
         self.step_seconds = max(
             self.speeds.seconds(slots, self.speeds.speed_of(task)) for task, slots in counts.items()
         )
-        updates = 1  # workers that instantiate a function would keep the others waiting
-        if self._used_several.issuperset(counts):
-            most = min(self.most_updates, self._stop - self._step)
-            updates = updates_in_call(self.step_seconds, most)
+        most = min(self.most_updates, self._stop - self._step)
+        updates = updates_in_call(self.step_seconds, most)
         first = 0
         for task, slots in counts.items():
-            self._dealt[task] = Grant(self._step, first, slots, updates, several=True)
+            self._dealt[task] = Grant(self._step, first, slots, updates)
             first += slots
         self._look_for_free_slots()
 
@@ -276,8 +277,8 @@ class Synchronous(ModeFacts):
         if not self.speeds.are_measured:
             return float("inf")
         seconds = self.speeds.seconds(grant.slots, self.speeds.speed_of(task))
-        if grant.several:  # in all steps but the first it waits for the others' parts
-            seconds += (grant.updates - 1) * self.step_seconds
+        # In all steps but the first it waits for the others' parts.
+        seconds += (grant.updates - 1) * self.step_seconds
         return since + PATIENCE * seconds
 
     def _backup(self, task: int, now: float) -> Grant | None:
@@ -306,13 +307,11 @@ class Synchronous(ModeFacts):
             done = grant.updates
         were_measured = self.speeds.are_measured
         if done:
-            self.speeds.observe(task, grant.slots, seconds / done, several=grant.several)
+            self.speeds.observe(task, grant.slots, seconds / done)
         if self.speeds.are_measured and not were_measured:
             for granted, open_part in self._parts.items():
                 open_part.late_at = self._late_at(open_part.task, granted, open_part.since)
             self._first_late = None
-        if grant.several:
-            self._used_several |= {task}
         before = self._step
         if grant not in self._parts:
             return range(before, before)

@@ -70,6 +70,11 @@ class ModeFacts:
         return 0
 
     @classmethod
+    def several_a_call(cls) -> bool:
+        """Whether a call may do several updates, one after the other."""
+        return False
+
+    @classmethod
     def spans_devices(cls) -> bool:
         """Whether one process computes on all devices of its machine."""
         return False

@@ -22,8 +22,9 @@ OWN_THREADS = 0
 class SlotSums:
     """What some slots of a batch came to.
 
-    `nodes` are float32 [trained_size + statistics_size], one for each aligned subtree in order, or
-    one tensor of as many rows as the call's range of slots has subtrees. `losses` and `hits`, float32 (slots,), are parts of the batch's mean loss, and right answers.
+    `nodes` are float32 [trained_size + statistics_size], one for each aligned subtree in order; of
+    a ragged range they are the rows of one tensor. `losses` and `hits`, float32 (slots,), are parts
+    of the batch's mean loss, and right answers.
     """
 
     nodes: Any

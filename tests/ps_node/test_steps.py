@@ -25,7 +25,9 @@ from ps_node.optimizers import Optimizer
 from ps_node.optimizers.adam import Adam
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState, Wire
-from ps_node.steps import STEP_WORDS, StepRecipe, StepShards
+from ps_node.nodes import StepRecipe
+from ps_node.step_shards import StepShards
+from ps_node.steps import STEP_WORDS
 
 TRAINED = 4500
 STATISTICS = 3100

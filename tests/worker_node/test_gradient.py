@@ -12,7 +12,7 @@ from core.models.native import RowsOfSet
 from core.models.network import Network
 from core.models.tasks import Classification
 from ps_node.arithmetic import TensorFlowArithmetic
-from ps_node.steps import Nodes
+from ps_node.nodes import Nodes
 from tests.worker_node.batches import (
     CHANNELS,
     CLASSES,

@@ -31,9 +31,9 @@ from core.models.network import Network
 from core.parameters import Vector
 from core.status.parts import PARTS
 from ps_node.arithmetic import Arithmetic, arithmetic_of
+from ps_node.nodes import StepRecipe
 from ps_node.optimizers import Optimizer
 from ps_node.shard import PlacedVector, VectorState, Wire
-from ps_node.steps import StepRecipe
 from worker_node.gradient import GradientOfBatch
 from worker_node.recordings import LossWeights, WorkerWindows, standardized_channels
 
@@ -264,8 +264,9 @@ class Setup:
     def step_recipe(self) -> StepRecipe:
         """Return how a step is made of its slots."""
         job = self.job
-        logs = job.facts.shares_batches() and self.does_several_steps
-        return StepRecipe(job.pieces, job.clip_norm, job.l2, self.arithmetic, logs)
+        return StepRecipe(
+            job.pieces, job.clip_norm, job.l2, self.arithmetic, logs=self.several_a_call
+        )
 
     @property
     def gradient_of(self) -> GradientOfBatch:
@@ -273,20 +274,16 @@ class Setup:
         return GradientOfBatch(self.network, self.job, self.weights, threads=self.threads)
 
     @property
-    def loops(self) -> bool:
-        """Whether a call may do several updates in a loop over worker and servers.
+    def several_a_call(self) -> bool:
+        """Whether a call may do several updates, in a loop over the worker and the servers.
 
-        No GPU or TPU was there to try it on: their calls do one update each.
+        No GPU or TPU was there to try it on. In steps the library computes any number of slots, and
+        adds up what no codec rounds.
         """
-        return self.job.device.kind == "cpu"
-
-    @property
-    def does_several_steps(self) -> bool:
-        """Whether a call of `sync` can do several steps of any number of slots.
-
-        The library computes these, and adds up what no codec rounds.
-        """
-        return self.loops and self.job.arithmetic == LIBRARY and isinstance(self.wire.push, Fp32)
+        job = self.job
+        any_slots = job.arithmetic == LIBRARY and isinstance(self.wire.push, Fp32)
+        fits = any_slots or not job.facts.in_steps
+        return job.facts.several_a_call() and job.device.kind == "cpu" and fits
 
     @property
     def wire(self) -> Wire:

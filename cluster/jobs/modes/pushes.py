@@ -63,11 +63,13 @@ class AsynchronousMode(Mode):
             setup.wire,
             staleness_power=setup.job.staleness_power,
         )
+        self._several = setup.several_a_call
         update = self._update_of(setup)
-        self._train = self._traced(update, setup)
-        if setup.loops:
-            self._train_several = self._traced_several(update, setup)
+        if self._several:
+            self._train = self._traced_several(update, setup)
             self.policy.most_updates = MOST_UPDATES
+        else:
+            self._train = self._traced(update, setup)
 
     def _update_of(self, setup: Setup) -> Callable[..., Any]:
         """Return the function of one update; its results are float32 [FIGURES]."""
@@ -148,7 +150,7 @@ class AsynchronousMode(Mode):
             float32(None),
             int32(None, 2),
             *self._shared_signature(setup.windows),
-            name="train several",
+            name="train",
             longest=MOST_UPDATES * FIGURES,
         )
 
@@ -159,14 +161,11 @@ class AsynchronousMode(Mode):
         rates = np.array([stretch.rate_of(batch) for batch in batches], np.float32)
         seeds = np.stack([self._dropout_seed(batch) for batch in batches])
         shared = (stretch.standardization, self._owner_now(), self._workers_now(stretch))
-        if grant.updates == 1:
-            (update,) = updates
-            own = (np.int64(number), update.rows[0], rates[0], seeds[0])
-            return self._item(self._train, number, *own, *shared)
         rows = np.concatenate([update.rows for update in updates])
-        return self._item(
-            self._train_several, number, np.int64(number), rows, rates, seeds, *shared
-        )
+        own = (rows, rates, seeds)
+        if not self._several:
+            own = (rows[0], rates[0], seeds[0])
+        return self._item(self._train, number, np.int64(number), *own, *shared)
 
     @override
     def read(

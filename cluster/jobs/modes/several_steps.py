@@ -1,0 +1,216 @@
+"""The function of a worker that does several steps of `sync` in one call.
+
+In each step the worker waits for the others' parts of the step before: it asks the first server.
+The servers keep the figures of these steps: the reply of a worker that died in the midst of a call
+is lost, but not the steps that it took part in.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.jobs.modes import (
+    Setup,
+    float32,
+    int32,
+    int64,
+    standardization_of,
+    time_after,
+)
+from core.consistency import CALL_SECONDS
+from core.engine.runtime import Traced, trace
+from core.ground.lazy import tf
+from kernels.library import nodes as nodes_of
+from ps_node.step_shards import StepShards
+from worker_node.gradient import LabelledExamples
+
+HEAD = 4
+"""Elements at the beginning of a reply: steps done; seconds of pull, compute and push."""
+MOST_STEPS = 16
+"""Steps of a call at most. With 16 a call's own cost is a sixteenth, and more than as many figures
+do not fit into an answer (`core.engine.codecs`)."""
+MOST_SLOTS = 64
+"""Slots of a worker at most whose figures fit into an answer; those of more are fetched."""
+WAIT_STEPS = 4.0
+"""A worker waits for the others' parts CALL_SECONDS and the time of so many steps."""
+
+
+@dataclass(frozen=True)
+class SeveralDone:
+    """What a call came to: how many steps the worker did, and the `seconds` of all of them.
+
+    `norms` is by step that of the step before, `sums` loss and right answers of a whole step,
+    `figures`, float32 (slots, 2), those of the worker's slots in the last step it did, None if that
+    step has its sums. `seconds` are of pull, compute and push.
+    """
+
+    done: int
+    seconds: tuple[float, float, float]
+    norms: Mapping[int, float]
+    sums: Mapping[int, tuple[float, float]]
+    figures: NDArray[np.float32] | None
+
+    @classmethod
+    def of_one(cls, value: NDArray[np.float32], step: int) -> "SeveralDone":
+        """Read the reply to a call of one step (`cluster.jobs.modes.steps`)."""
+        norm, pull, compute, push = map(float, value[:HEAD])
+        figures = value[HEAD:].reshape(2, -1).T
+        return cls(1, (pull, compute, push), {step: norm}, {}, figures)
+
+    @classmethod
+    def of(cls, value: NDArray[np.float32], first: int, steps: int) -> "SeveralDone":
+        """Read the reply to a call of so many steps from `first` on."""
+        done = int(value[0])
+        pull, compute, push = map(float, value[1:HEAD])
+        norms, words, logged, last = np.split(value[HEAD:], np.cumsum([steps, 2, 4 * steps]))
+        (closed,) = words.view(np.int64)
+        sums = {
+            step: (float(loss), float(hits))
+            for step, (loss, hits) in enumerate(logged.view(np.float64).reshape(-1, 2), first)
+            if step <= closed
+        }
+        return cls(
+            done,
+            (pull, compute, push),
+            {first + place: float(norms[place]) for place in range(done)},
+            sums,
+            None if first + done - 1 <= closed else last.reshape(-1, 2),
+        )
+
+
+class SeveralSteps:
+    """The functions for several steps, of few slots and of many."""
+
+    def __init__(self, setup: Setup, shards: StepShards) -> None:
+        """Trace them."""
+        self._short = self._traced(setup, shards, HEAD + 2 + 5 * MOST_STEPS + 2 * MOST_SLOTS)
+        self._long = self._short
+        if setup.job.pieces > MOST_SLOTS:
+            self._long = self._traced(setup, shards, None)
+
+    def function(self, slots: int) -> Traced:
+        """Return the function for a part of so many slots."""
+        return self._short if slots <= MOST_SLOTS else self._long
+
+    @staticmethod
+    def arguments(
+        step: int,
+        generation: int,
+        step_seconds: float,
+        rates: Sequence[float],
+        seeds: Sequence[NDArray[np.int32]],
+        part: range,
+    ) -> list[Any]:
+        """Return the function's first arguments, for steps from `step` on of the slots `part`.
+
+        A call finishes the step before each of its own: `rates` are those of these steps. `seeds`
+        are of its own. Another worker's part takes about `step_seconds`.
+        """
+        return [
+            np.array([step, generation], np.int64),
+            np.float32(CALL_SECONDS + WAIT_STEPS * step_seconds),
+            np.array(rates, np.float32),
+            np.stack(seeds),
+            np.array([first for first, _ in nodes_of(part.start, len(part))], np.int32),
+        ]
+
+    @staticmethod
+    def _traced(setup: Setup, shards: StepShards, longest: int | None) -> Traced:
+        """Return the function; `SeveralDone` reads its result, float32."""
+        step_of = _step_of(setup, shards)
+        pieces = setup.job.pieces
+
+        def train(
+            begin_and_generation: Any,
+            patience: Any,
+            rates: Any,
+            seeds: Any,
+            firsts: Any,
+            sizes: Any,
+            rows: Any,
+            standardization: Any,
+        ) -> Any:
+            begin, generation = tf.unstack(begin_and_generation)
+            steps = tf.shape(rates)[0]
+            rows = tf.reshape(rows, [steps, -1])
+            all_slots = tf.ones([pieces])
+
+            def next_step(k: Any, _: Any, seconds: Any, norms: Any, last: Any) -> tuple[Any, ...]:
+                step = begin + tf.cast(k, tf.int64)
+                is_whole = shards.wait_until_whole(step - 1, generation, patience)
+                started = time_after(is_whole)
+                with tf.control_dependencies([started]):
+                    before = tf.identity(step - 1)
+                now = shards.advance_if_whole(is_whole, before, all_slots, rates[k], generation)
+                part = (step, generation, firsts, sizes, rows[k], seeds[k], standardization)
+                ends, figures = step_of(now, *part)
+                times = tf.stack(ends) - tf.stack([started, *ends[:-1]])
+                # Others may have finished this step, and further ones, in its place.
+                reached = tf.cast(tf.maximum(step + 1, now.step) - begin, tf.int32)
+                after = tf.where(now.ready, tf.minimum(reached, steps), k)
+                norms = tf.tensor_scatter_nd_update(norms, [[k]], [now.norm])
+                last = tf.where(now.ready, figures, last)
+                return after, now.ready, seconds + times, norms, last
+
+            shapes = [[], [], [3], [None], [None, 2]]
+            done, _, seconds, norms, last = tf.while_loop(
+                lambda k, ready, *_: ready & (k < steps),
+                next_step,
+                [
+                    tf.constant(0),
+                    tf.constant(True),
+                    tf.zeros([3], tf.float64),
+                    tf.zeros([steps]),
+                    tf.zeros([tf.shape(sizes)[0], 2]),
+                ],
+                shape_invariants=[tf.TensorShape(shape) for shape in shapes],
+                parallel_iterations=1,
+            )
+            with tf.control_dependencies([done]):
+                numbers = begin + tf.range(tf.cast(steps, tf.int64))
+            head = tf.cast(tf.concat([[tf.cast(done, tf.float64)], seconds], 0), tf.float32)
+            return tf.concat([head, norms, shards.logged(numbers), tf.reshape(last, [-1])], 0)
+
+        signature = [int64(2), float32(), float32(None), int32(None, 2), int32(None)]
+        windows = standardization_of(setup.windows)
+        return trace(
+            train, *signature, int32(None), int32(None), windows, name="train", longest=longest
+        )
+
+
+def _step_of(setup: Setup, shards: StepShards) -> Any:
+    """Return the function, in a graph, of one worker's part of one step behind its pull.
+
+    It returns the times at which pull, compute and push ended, and loss and right answers of each
+    slot, float32 (slots, 2).
+    """
+    windows = setup.windows
+    gradient_of = setup.gradient_of
+
+    def part_of_step(
+        now: Any,
+        step: Any,
+        generation: Any,
+        firsts: Any,
+        sizes: Any,
+        rows: Any,
+        seed: Any,
+        standardization: Any,
+    ) -> tuple[list[Any], Any]:
+        pulled = time_after(now.trained, now.statistics)
+        inputs, classes = windows.gather(rows, standardization)
+        examples = LabelledExamples(inputs, classes, sizes, windows.gather_weights(rows))
+        row_names = windows.identified(rows, standardization)
+        part = (firsts[0], tf.shape(sizes)[0])
+        gradients = gradient_of.of_fit(standardization, row_names).sums(
+            (now.trained, now.statistics), examples, part, seed, shards.nodes, ragged=True
+        )
+        computed = time_after(gradients.nodes)
+        figures = tf.stack([gradients.losses, gradients.hits], 1)
+        sent = shards.contribute(gradients.nodes, step, firsts, generation, figures)
+        return [pulled, computed, time_after(sent)], figures
+
+    return part_of_step
