@@ -85,7 +85,8 @@ class Synchronous(ModeFacts):
     def __init__(
         self, slots: int, speeds: Speeds, quorum: int | None = None, backup_workers: int = 0
     ) -> None:
-        self._slots = slots
+        self.slots = slots
+        """Slots of a step."""
         self.speeds = speeds
         self.most_updates = 0
         self.step_seconds = 0.0
@@ -110,7 +111,7 @@ class Synchronous(ModeFacts):
     @property
     def waits_for_all(self) -> bool:
         """Whether all slots make a step."""
-        return self._quorum == self._slots
+        return self._quorum == self.slots
 
     def begin(self, updates: range) -> None:
         """Start the first step, and forget the grants that were withdrawn."""
@@ -119,7 +120,7 @@ class Synchronous(ModeFacts):
         self._withdrawn.clear()
         self._parts: dict[Grant, _Part] = {}
         self._backups = 0
-        self._arrived = [updates.start] * self._slots
+        self._arrived = [updates.start] * self.slots
         """The first step by slot whose part has not arrived."""
         self._open_step()
 
@@ -145,7 +146,7 @@ class Synchronous(ModeFacts):
         for grant in (self._dealt or {}).values():
             taken[grant.first : grant.first + grant.slots] = [True] * grant.slots
         self._free: list[range] = []
-        for slot in range(self._slots):
+        for slot in range(self.slots):
             if taken[slot]:
                 continue
             if self._free and self._free[-1].stop == slot:
@@ -159,7 +160,7 @@ class Synchronous(ModeFacts):
             return None
         self._lagging.discard(task)
         self._served_at.setdefault(task, self._step)
-        if self._dealt is None and len(self._free) == 1 and len(self._free[0]) == self._slots:
+        if self._dealt is None and len(self._free) == 1 and len(self._free[0]) == self.slots:
             self._deal(live)
         if self._dealt:
             if task in self._dealt:
@@ -177,12 +178,12 @@ class Synchronous(ModeFacts):
             return None
         free = self._free[0]
         # The first round deals out the whole step, later ones what is left of it.
-        share = self.speeds.share(task, live) * (remaining if task in self._served else self._slots)
+        share = self.speeds.share(task, live) * (remaining if task in self._served else self.slots)
         # A further part costs the fixed time again.
         spared = min(self.speeds.fixed_seconds * self.speeds.speed_of(task), (PATIENCE - 1) * share)
         limit = int(max(SPARE * share, share + spared))
         limit = max(1, min(limit, remaining - len(self._owed_of(live) - {task})))
-        slots = largest_subtree(free.start, self._slots, min(limit, len(free)))
+        slots = largest_subtree(free.start, self.slots, min(limit, len(free)))
         self._free[0] = free[slots:]
         if not self._free[0]:
             del self._free[0]
@@ -217,7 +218,7 @@ class Synchronous(ModeFacts):
             or self._owed_of(live)
         ):
             return
-        counts = self.speeds.dealt(self._slots, workers)
+        counts = self.speeds.dealt(self.slots, workers)
         self.step_seconds = max(
             self.speeds.seconds(slots, self.speeds.speed_of(task)) for task, slots in counts.items()
         )

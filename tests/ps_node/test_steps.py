@@ -21,11 +21,11 @@ from core.engine.runtime import trace
 from core.ground.lazy import tf
 from core.parameters import Layout, ParameterSpec, Vector
 from ps_node.arithmetic import Arithmetic, LibraryArithmetic, TensorFlowArithmetic
+from ps_node.nodes import StepRecipe
 from ps_node.optimizers import Optimizer
 from ps_node.optimizers.adam import Adam
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState, Wire
-from ps_node.nodes import StepRecipe
 from ps_node.step_shards import StepShards
 from ps_node.steps import STEP_WORDS
 
@@ -37,6 +37,7 @@ LAYOUT = Layout(
     [ParameterSpec("weights", (TRAINED,)), ParameterSpec("mean", (STATISTICS,), trained=False)]
 )
 ALL = (1.0,) * SLOTS
+NUMBER = tf.TensorSpec([], tf.int64)
 Rows = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
@@ -68,7 +69,8 @@ class Placed:
         """How many shards kept the sum of `size` slots from `first` on."""
         gradients, statistics = rows or slots(step)
         node = self.node(gradients[first : first + size], statistics[first : first + size])
-        return int(self.contribute_(node, np.int64(step), np.int32(first), np.int64(generation)))
+        where = np.array([first], np.int32), np.zeros((size, 2), np.float32)
+        return int(self.contribute_(node[None], np.array([step, generation]), *where))
 
     def node(self, gradients: NDArray[np.float32], statistics: NDArray[np.float32]) -> Any:
         """Add up some slots as a worker does."""
@@ -119,11 +121,17 @@ def placed(
 
     number = tf.TensorSpec([])
     step = tf.TensorSpec([], tf.int64)
-    first = tf.TensorSpec([], tf.int32)
+
+    def contribute(nodes: Any, step_and_generation: Any, firsts: Any, figures: Any) -> Any:
+        step, generation = tf.unstack(step_and_generation)
+        return shards.contribute(nodes, step, firsts, generation, figures)
+
+    vectors = tf.TensorSpec([None, LAYOUT.size])
+    firsts = tf.TensorSpec([None], tf.int32)
     return Placed(
         shards,
         trace(advance, step, tf.TensorSpec([SLOTS]), number, number),
-        trace(shards.contribute, tf.TensorSpec([LAYOUT.size]), step, first, step),
+        trace(contribute, vectors, tf.TensorSpec([2], tf.int64), firsts, tf.TensorSpec([None, 2])),
     )
 
 
@@ -216,8 +224,30 @@ def called(function: Callable[..., Any], words: list[float]) -> None:
 def test_a_part_that_came_before_or_comes_when_its_step_is_closed_is_dropped() -> None:
     store = placed(1)
     assert [store.contribute(0, 0, 4) for _ in range(2)] == [1, 0]
-    called(store.shards.shards[0].close, [*np.zeros(STEP_WORDS, np.float32), 1.0, *ALL])
+    counted = (1.0, 1.0, 1.0, 1.0, 0.0)
+    called(store.shards.shards[0].close, [*np.zeros(STEP_WORDS, np.float32), 1.0, *counted])
     assert store.contribute(0, 4, 1) == 0
+
+
+def test_a_step_that_lacks_a_slot_ends_for_no_worker_that_asks() -> None:
+    store = placed(2)
+    store.contribute(0, 0, 4)
+    asked = trace(lambda step: store.shards.wait_until_whole(step, 0, 0.0), NUMBER)
+    assert [bool(asked(np.int64(step))) for step in (-1, 0, 1)] == [True, False, False]
+    store.contribute(0, 4, 1)
+    assert bool(asked(np.int64(0)))
+
+
+def test_slots_that_are_here_already_count_once_however_they_are_cut() -> None:
+    """A worker that was taken for lost may go on while others compute its slots in other parts."""
+    store, whole = placed(2), placed(2)
+    whole.whole_step(0)
+    assert store.contribute(0, 2, 2) == 2
+    assert store.contribute(0, 0, 4) == 0, "two of its slots are here"
+    assert store.contribute(0, 0, 2) == 2
+    assert store.contribute(0, 4, 1) == 2
+    store.advance(0)
+    assert_array_equal(store.shards.read(), whole.shards.read())
 
 
 @pytest.mark.parametrize("arithmetic", [LibraryArithmetic(), TensorFlowArithmetic()])

@@ -96,9 +96,9 @@ class InTurn:
         self._slots = slots
         self._came = 0
 
-    def replied(self, grant: Grant, task: int, seconds: float) -> bool:
+    def replied(self, grant: Grant, task: int, seconds: float) -> range:
         self._came = (self._came + grant.slots) % self._slots
-        return self._came == 0
+        return grant.numbers if self._came == 0 else range(0)
 
     def counted(self, update: int) -> list[int]:
         return list(range(self._slots))
@@ -162,10 +162,10 @@ def trained(
         update = update_of(number, job)
         for part in range(parts):
             grant = Grant(number, part * slots, slots)
-            item = mode.item(grant, update, stretch)
+            item = mode.item(grant, [update], stretch)
             value = item.function.answer(*item.arguments)
-            found = mode.read(grant, update, Outcome(item, 0, value, 0.1, 1), stretch)
-            losses += found.step.losses.values() if found.step else []
+            for result in mode.read(grant, [update], Outcome(item, 0, value, 0.1, 1), stretch):
+                losses += result.step.losses.values() if result.step else []
     last = mode.settle()
     if last is not None:
         last.function.answer(*last.arguments)

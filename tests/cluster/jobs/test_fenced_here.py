@@ -45,13 +45,13 @@ def call_of(number: int, job: TrainJob, mode: Mode, stretch: Stretch) -> Callabl
     """The call of this update as it stands now."""
     update = update_of(number, job)
     grant = Grant(number, 0, job.pieces)
-    item = mode.item(grant, update, stretch)
+    item = mode.item(grant, [update], stretch)
     generation = mode.shards.generation
 
     def call() -> None:
         value = answer(item)
         if mode.shards.generation == generation:  # nobody reads a late reply
-            mode.read(grant, update, Outcome(item, 0, value, 0.1, 1), stretch)
+            mode.read(grant, [update], Outcome(item, 0, value, 0.1, 1), stretch)
 
     return call
 

@@ -1,12 +1,17 @@
 """All exact modes end with the library's bits, for every built-in network."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 from core.consistency import Grant
+from core.consistency.synchronous import Synchronous
 from core.data import Dataset
+from core.engine.workers import Outcome
 from core.inventory.extensions import MODELS
 from tests.cluster.jobs.steps_here import (
+    UPDATES,
     agreed,
     built_in,
     job_of,
@@ -69,6 +74,56 @@ def test_the_modes_agree_under_every_optimizer(data: Dataset, optimizer: str) ->
     )
 
 
+@pytest.mark.parametrize("threads", [2, 1], ids=["together", "one after the other"])
+def test_calls_of_several_steps_over_unequal_slots_have_the_bits_of_single(
+    data: Dataset, threads: int
+) -> None:
+    """One after the other, each waits for the other's part in vain and ends early."""
+    network = built_in("residual", **NETWORKS["residual"])
+    expected, losses = trained(network, job_of("single", **RECIPE), data)
+    job = job_of("sync", **RECIPE)
+    mode, stretch = placed(network, job, data)
+    policy = mode.policy
+    assert isinstance(policy, Synchronous)
+    for task, seconds in ((0, 0.003), (1, 0.005)):
+        for _ in range(2):
+            policy.speeds.observe(task, 1, seconds)
+    updates = [update_of(number, job) for number in range(UPDATES)]
+    policy.begin(range(UPDATES))
+    results: dict[int, float] = {}
+    grants: list[Grant] = []
+    with ThreadPoolExecutor(threads) as pool:
+        while not policy.exhausted():
+            drawn = {task: policy.draw(task, frozenset({0, 1}), 0.0) for task in (0, 1)}
+            items = {
+                task: mode.item(grant, updates[grant.update :][: grant.updates], stretch)
+                for task, grant in drawn.items()
+                if grant is not None
+            }
+            calls = {
+                task: pool.submit(item.function.answer, *item.arguments)
+                for task, item in items.items()
+            }
+            for task, call in calls.items():
+                grant = drawn[task]
+                assert grant is not None
+                grants.append(grant)
+                granted = updates[grant.update :][: grant.updates]
+                outcome = Outcome(items[task], task, call.result(), 0.1, 1)
+                for update, result in zip(
+                    granted, mode.read(grant, granted, outcome, stretch), strict=False
+                ):
+                    if result.step is not None:
+                        (results[update.id],) = result.step.losses.values()
+    last = mode.settle()
+    assert last is not None
+    last.function.answer(*last.arguments)
+    same_bits(mode.shards.read(), expected)
+    assert [results[number] for number in range(UPDATES)] == losses
+    assert grants[:2] == [Grant(0, 0, 5, UPDATES), Grant(0, 5, 3, UPDATES)]
+    assert (len(grants) == 2) == (threads == 2)
+
+
 @pytest.mark.parametrize(("codec", "functions"), [("fp32", 1), ("fp16", 4)])
 def test_a_worker_sets_up_one_function_for_parts_of_all_sizes(
     data: Dataset, codec: str, functions: int
@@ -77,7 +132,7 @@ def test_a_worker_sets_up_one_function_for_parts_of_all_sizes(
     job = job_of("sync", **RECIPE, codec={"name": codec})
     mode, stretch = placed(built_in("spectral", hidden=8), job, data)
     grants = [Grant(0, 0, size) for size in (1, 2, 4, 8)]
-    items = [mode.item(grant, update_of(0, job), stretch) for grant in grants]
+    items = [mode.item(grant, [update_of(0, job)], stretch) for grant in grants]
     assert len({id(item.function) for item in items}) == functions
 
 

@@ -16,7 +16,7 @@ def moved(folder: Path, job: TrainJob, live: int) -> list[Vector]:
     network = built_in("thesis", hidden=8, batch_norm=True)
     mode, stretch = placed(network, job, recordings(folder), live=live)
     before = mode.shards.read()
-    item = mode.item(Grant(0, 0, job.pieces), update_of(0, job), stretch)
+    item = mode.item(Grant(0, 0, job.pieces), [update_of(0, job)], stretch)
     item.function.answer(*item.arguments)
     return np.split(mode.shards.read() - before, [network.layout.trained_size])
 

@@ -33,13 +33,14 @@ class PlayedMode:
         self.shards = SimpleNamespace(read=lambda: np.zeros(1, np.float32))
         self.weights = SimpleNamespace(mean=1.0)
 
-    def item(self, grant: Any, update: Any, stretch: Any) -> Item:
-        return Item(update.id, "train")
+    def item(self, grant: Any, updates: Any, stretch: Any) -> Item:
+        return Item(grant.update, "train")
 
-    def read(self, grant: Any, update: Any, outcome: Outcome, stretch: Any) -> ItemResult:
+    def read(self, grant: Any, updates: Any, outcome: Outcome, stretch: Any) -> list[ItemResult]:
         self.policy.replied(grant, 0, 1.0)
+        (update,) = updates
         step = Step(dict.fromkeys(update.batches, 1.0), 0.0, 1.0)
-        return ItemResult((0.0, 0.0, 0.0), len(update.batches), 0.0, step)
+        return [ItemResult((0.0, 0.0, 0.0), len(update.batches), 0.0, step)]
 
     def settle(self) -> None:
         """Nothing is left."""

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from core.consistency import Grant, Policy
+from core.consistency.synchronous import Synchronous
 from core.engine.drive import GrantSource, ItemDrive
 from core.engine.membership import Membership, TimeLimits
-from core.consistency.synchronous import Synchronous
 from core.engine.workers import (
     Add,
     Answered,
@@ -26,6 +26,7 @@ from core.engine.workers import (
     Instruction,
     Item,
     Joined,
+    Outcome,
     Probed,
     ProbeSuspect,
     Replied,
@@ -39,9 +40,9 @@ PATIENCE_SECONDS = 2.0
 
 
 class Happening(NamedTuple):
-    """At `time` seconds a worker is killed or stopped, answers again, or replies to a call.
+    """At `time` seconds a worker is killed or stopped, answers again, or goes on with a call.
 
-    In a call of several steps it has computed one (`part`), or waits for the others (`wait`).
+    It has computed a `part` then, or was to `wait` for the others'.
 
     One that is killed at 0 is absent until it answers.
     """
@@ -50,7 +51,6 @@ class Happening(NamedTuple):
     task: int
     what: str
     attempt: int = 0
-    begun: float = 0.0
 
 
 def faults(last: int, seconds: float) -> st.SearchStrategy[Happening]:
@@ -66,7 +66,7 @@ def faults(last: int, seconds: float) -> st.SearchStrategy[Happening]:
 
 @dataclass
 class Call:
-    """A call of several steps on one worker."""
+    """A call on one worker: what it does, since when, how many updates it has done."""
 
     grant: Grant
     attempt: int
@@ -116,6 +116,131 @@ class Seen:
         self.most_backups = max(self.most_backups, backups)
 
 
+class Play:
+    """A stretch of updates under one policy, event by event."""
+
+    def __init__(
+        self, policy: Policy, seconds: Sequence[float], faults: Iterable[Happening], first: int
+    ) -> None:
+        self.now = 0.0
+        self.seen = Seen()
+        self._policy = policy
+        self._seconds = seconds
+        self._happenings = sorted(faults)
+        self._states = ["answer" for _ in seconds]
+        # A stopped worker is in the cluster for so long that one which waits for it stalls.
+        self.membership = Membership(range(len(seconds)), TimeLimits(abandon_seconds=90.0))
+        # Parts of each size are a function, which has its own deadlines, as in the product.
+        self._source = GrantSource(
+            policy,
+            lambda grant: Item(100 * grant.update + grant.first, grant.slots, (grant,)),
+            lambda: self.drive.live,
+            lambda: self.now,
+        )
+        self.drive = ItemDrive(self.membership, self._source)
+        self._calls: dict[int, Call] = {}
+        self._server: Server | None = None
+        """In a policy whose calls do several steps."""
+        if isinstance(policy, Synchronous) and policy.most_updates:
+            self._server = Server(policy.slots, first)
+
+    def handle(self, event: Event) -> None:
+        self.carry_out(self.membership.handle(event, self.now))
+
+    def carry_out(self, instructions: Iterable[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Add(task):
+                    self.handle(Joined(task))
+                case Dispatch(task, item, attempt):
+                    (grant,) = item.arguments
+                    self._calls[task] = Call(grant, attempt, self.now)
+                    self._advance(task, "begin")
+                case Deliver(outcome):
+                    self._deliver(outcome)
+                case ProbeSuspect(task):
+                    self.handle(Probed(task, self._states[task] == "answer"))
+
+    def _deliver(self, outcome: Outcome) -> None:
+        grant = self._source.granted(outcome)
+        assert self.seen.complete.get(grant.update, self.now) == self.now, "no longer needed"
+        done = outcome.value
+        self.seen.slots[outcome.task] += grant.slots * done
+        if isinstance(self._policy, Synchronous) and self._server:
+            own_seconds = self._seconds[outcome.task] * grant.slots * done
+            complete = self._policy.replied(grant, outcome.task, own_seconds, done)
+        else:
+            complete = self._policy.replied(grant, outcome.task, outcome.seconds)
+        for update in complete:
+            self.seen.complete[update] = self.now
+
+    def _later(self, time: float, task: int, what: str) -> None:
+        heappush(self._happenings, Happening(time, task, what, self._calls[task].attempt))
+
+    def _reply(self, task: int) -> None:
+        call = self._calls.pop(task)
+        self.handle(Replied(task, call.attempt, call.done, self.now - call.begun))
+
+    def _advance(self, task: int, what: str) -> None:
+        """Go on with a call: its part of a step begins, is computed, or waits for the others'."""
+        call = self._calls[task]
+        grant = call.grant
+        if what == "wait" and call.waits_until is None:
+            return  # it was woken before
+        if self._server is None:
+            call.done = grant.updates * (what == "part")
+            ready = not call.done
+        else:
+            before = self._server.step
+            if what == "part":
+                call.done += self._server.contribute(grant, grant.update + call.done)
+            reached = min(self._server.step - grant.update, grant.updates)
+            call.done = max(call.done, reached)  # others have finished what it skips
+            ready = self._server.step == grant.update + call.done
+            if self._server.step > before:
+                for other in self._calls:
+                    self._later(self.now, other, "wait")
+        if call.done == grant.updates:
+            self._reply(task)
+        elif ready:
+            call.waits_until = None
+            self._later(self.now + self._seconds[task] * grant.slots, task, "part")
+        elif call.waits_until is None:
+            call.waits_until = self.now + PATIENCE_SECONDS
+            self._later(call.waits_until, task, "wait")
+        elif self.now >= call.waits_until:
+            self._reply(task)
+
+    def happen(self) -> None:
+        """Go on to the next event, and carry out all of that time."""
+        self.now = max(self.now, self._happenings[0].time)
+        while self._happenings and self._happenings[0].time <= self.now:
+            _, task, what, attempt = happening = heappop(self._happenings)
+            if what in ("kill", "stop", "answer"):
+                self._states[task] = what
+            elif self._states[task] == "stop":
+                heappush(self._happenings, happening._replace(time=self.now + LOOK_SECONDS))
+            elif task in self._calls and self._calls[task].attempt == attempt:
+                self._advance(task, what)
+
+    def look(self) -> None:
+        """Carry out what the time brings, and have idle workers draw."""
+        self.carry_out(self.membership.tick(self.now))
+        for task, worker in self.membership.workers.items():
+            match self._states[task]:
+                case "kill":
+                    self._calls.pop(task, None)
+                    self.handle(Failed(task, worker.attempt or 0, "killed"))
+                case "answer":
+                    self.handle(Answered(task))
+        self.drive.forget_withdrawn()
+        # Twice: who is asked a second time knows that all who were idle have been asked.
+        for instruction in chain(self.drive.draw(self.now), self.drive.draw(self.now)):
+            self.carry_out([instruction])
+            if isinstance(instruction, Dispatch):
+                self.seen.note(instruction, self.membership)
+
+
 def play(
     policy: Policy, updates: range, seconds: Sequence[float], faults: Iterable[Happening] = ()
 ) -> Seen:
@@ -123,119 +248,12 @@ def play(
 
     Fails if nothing is under way and somebody is left with nothing to do.
     """
-    now = 0.0
-    seen = Seen()
-    happenings = sorted(faults)
-    states = ["answer" for _ in seconds]
-    # A stopped worker is in the cluster for so long that one which waits for it stalls.
-    membership = Membership(range(len(seconds)), TimeLimits(abandon_seconds=90.0))
-    # Parts of each size are a function, which has its own deadlines, as in the product.
-    source = GrantSource(
-        policy,
-        lambda grant: Item(
-            100 * grant.update + grant.first, "several" if grant.several else grant.slots, (grant,)
-        ),
-        lambda: drive.live,
-        lambda: now,
-    )
-    drive = ItemDrive(membership, source)
-    server = Server(getattr(policy, "_slots", 1), updates.start)
-    calls: dict[int, Call] = {}
-
-    def later(time: float, task: int, what: str, call: Call) -> None:
-        heappush(happenings, Happening(time, task, what, call.attempt, call.begun))
-
-    def contribute(grant: Grant, step: int) -> bool:
-        before = server.step
-        is_awaited = server.contribute(grant, step)
-        if server.step > before:
-            for task, call in calls.items():
-                later(now, task, "wait", call)
-        return is_awaited
-
-    def advance(task: int, what: str) -> None:
-        """Go on with a call of several steps; a worker skips what others have finished."""
-        call = calls[task]
-        if what == "wait" and call.waits_until is None:
-            return  # it was woken before
-        if what == "part":
-            call.done += contribute(call.grant, call.grant.update + call.done)
-        call.done = max(call.done, min(server.step - call.grant.update, call.grant.updates))
-        if call.done == call.grant.updates:
-            handle(Replied(task, call.attempt, call.done, now - call.begun))
-            return
-        if server.step == call.grant.update + call.done:
-            call.waits_until = None
-            later(now + seconds[task] * call.grant.slots, task, "part", call)
-            return
-        call.waits_until = call.waits_until or now + PATIENCE_SECONDS
-        if now >= call.waits_until:
-            handle(Replied(task, call.attempt, call.done, now - call.begun))
-        else:
-            later(call.waits_until, task, "wait", call)
-
-    def handle(event: Event) -> None:
-        carry_out(membership.handle(event, now))
-
-    def carry_out(instructions: list[Instruction]) -> None:
-        for instruction in instructions:
-            match instruction:
-                case Add(task):
-                    handle(Joined(task))
-                case Dispatch(task, item, attempt):
-                    (grant,) = item.arguments
-                    end = now + seconds[task] * grant.slots
-                    if grant.several:
-                        calls[task] = Call(grant, attempt, now)
-                        advance(task, "begin")
-                    else:
-                        heappush(happenings, Happening(end, task, "reply", attempt, now))
-                case Deliver(outcome):
-                    grant = source.granted(outcome)
-                    assert seen.complete.get(grant.update, now) == now, "no longer needed"
-                    seen.slots[outcome.task] += grant.slots * (outcome.value or 1)
-                    own_seconds = outcome.seconds
-                    done = []
-                    if grant.several:
-                        own_seconds = seconds[outcome.task] * grant.slots * outcome.value
-                        done = [outcome.value]
-                    elif isinstance(policy, Synchronous):
-                        contribute(grant, grant.update)
-                    for update in policy.replied(grant, outcome.task, own_seconds, *done):
-                        seen.complete[update] = now
-                case ProbeSuspect(task):
-                    handle(Probed(task, states[task] == "answer"))
-
+    play = Play(policy, seconds, faults, updates.start)
     policy.begin(updates)
-    while True:
-        while happenings and happenings[0].time <= now:
-            _, task, what, attempt, begun = happening = heappop(happenings)
-            if what in ("kill", "stop", "answer"):
-                states[task] = what
-                if what == "kill":
-                    calls.pop(task, None)
-            elif states[task] == "stop":
-                heappush(happenings, happening._replace(time=now + LOOK_SECONDS))
-            elif what != "reply":
-                if task in calls and calls[task].attempt == attempt:
-                    advance(task, what)
-            else:
-                handle(Replied(task, attempt, None, now - begun))
-        carry_out(membership.tick(now))
-        for task, worker in membership.workers.items():
-            match states[task]:
-                case "kill":
-                    handle(Failed(task, worker.attempt or 0, "killed"))
-                case "answer":
-                    handle(Answered(task))
-        drive.forget_withdrawn()
-        # Twice: who is asked a second time knows that all who were idle have been asked.
-        for instruction in chain(drive.draw(now), drive.draw(now)):
-            carry_out([instruction])
-            if isinstance(instruction, Dispatch):
-                seen.note(instruction, membership)
-        if drive.exhausted() and not membership.open_items:
-            seen.seconds = now
-            return seen
-        assert membership.open_items or not membership.idle, "it stalls"
-        now = happenings[0].time
+    play.look()
+    while not play.drive.exhausted() or play.membership.open_items:
+        assert play.membership.open_items or not play.membership.idle, "it stalls"
+        play.happen()
+        play.look()
+    play.seen.seconds = play.now
+    return play.seen

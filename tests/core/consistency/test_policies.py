@@ -126,7 +126,6 @@ def in_rows(slots: int, backups: int = 1) -> Synchronous:
     """A policy whose workers have a function for several steps."""
     policy = Synchronous(slots, Speeds(), None, backups)
     policy.most_updates = 16
-    policy.most_slots = 64
     return policy
 
 
