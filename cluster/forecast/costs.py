@@ -69,6 +69,8 @@ class MeasuredCosts:
     single_seconds: _Seconds
     """Seconds of a batch in mode `single` on this machine."""
     runs: Annotated[tuple[RolesRun, ...], Field(min_length=1, max_length=64)]
+    several: bool = False
+    """Whether a call does several updates where they are short."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for no mode or other options, and without a run of one worker."""

@@ -14,7 +14,7 @@ from random import Random
 from typing import NamedTuple
 
 from cluster.forecast.costs import FittedCosts, Line, MeasuredCosts
-from core.consistency import Grant, Policy, Speeds
+from core.consistency import MOST_UPDATES, Grant, Policy, Speeds
 from core.engine.drive import GrantSource, ItemDrive
 from core.engine.membership import Membership
 from core.engine.workers import (
@@ -43,7 +43,8 @@ WORKER = "workers"
 WAITING = "stragglers"
 
 ROUND_TRIPS = 4
-"""Round trips of a call: it begins and replies; the worker takes its turn, pulls and pushes."""
+"""Round trips of an update: the call begins and replies, which several may share; the worker takes
+its turn, pulls and pushes."""
 
 LATE_SECONDS = 0.5
 """The dispatcher draws this often when nothing happens: a late part may go to another worker."""
@@ -62,11 +63,15 @@ class Links(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A piece of a call: what it is counted as, its seconds, and what is busy meanwhile, if any."""
+    """A piece of a call: what it is counted as, its seconds, and what is busy meanwhile, if any.
+
+    It begins once all slots of the step `whole` are there.
+    """
 
     kind: str
     seconds: float
     shared: str = ""
+    whole: int = -1
 
 
 class Simulation:
@@ -83,6 +88,7 @@ class Simulation:
         self._workers = workers
         self._random = Random(0)
         self._policy: Policy = costs.facts.policy(costs.mode_options, costs.slots, Speeds())
+        self._policy.most_updates = MOST_UPDATES if costs.several else 0
         # Where the workers hold the parameters one call spans all of them.
         members = 1 if costs.facts.parameters == "workers" else workers
         self._membership = Membership(range(members))
@@ -92,6 +98,12 @@ class Simulation:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._attempts: dict[int, int] = {}
         self._free: defaultdict[str, float] = defaultdict(float)
+        self._here: defaultdict[int, set[int]] = defaultdict(set)
+        """Slots by step whose parts have come."""
+        self._waiting: list[tuple[int, Callable[[], None]]] = []
+        """Calls that wait until a step is whole, and how each goes on."""
+        self._own: defaultdict[int, float] = defaultdict(float)
+        """Seconds of each worker's present call but for waits and the coordinator's."""
         self._source = GrantSource(
             self._policy, self._item, lambda: self._drive.live, lambda: self._now
         )
@@ -147,15 +159,36 @@ class Simulation:
             return
         stage = next(call, None)
         if stage is None:
-            self._handle(Replied(task, attempt, None, self._now - begun))
+            self._handle(Replied(task, attempt, self._own.pop(task), self._now - begun))
             return
+        self._when_whole(stage.whole, partial(self._begin, stage, task, attempt, call, begun))
+
+    def _begin(
+        self, stage: Stage, task: int, attempt: int, call: Iterator[Stage], begun: float
+    ) -> None:
         begin = self._now
         if stage.shared:
             begin = max(begin, self._free[stage.shared])
             self._free[stage.shared] = begin + stage.seconds
         end = begin + stage.seconds
         self.spent[stage.kind] += end - self._now
+        if stage.kind != COORDINATOR:
+            self._own[task] += end - self._now
         self._at(end, partial(self._advance, task, attempt, call, begun))
+
+    def _when_whole(self, step: int, go_on: Callable[[], None]) -> None:
+        if step in self._here and len(self._here[step]) < self._costs.slots:
+            self._waiting.append((step, go_on))
+        else:
+            go_on()
+
+    def _contribute(self, grant: Grant, step: int) -> None:
+        """Note a part of a step; who waited for all of them goes on."""
+        self._here[step].update(range(grant.first, grant.first + grant.slots))
+        waiting = self._waiting
+        self._waiting = []
+        for awaited, go_on in waiting:
+            self._when_whole(awaited, go_on)
 
     def _handle(self, event: Event) -> None:
         self._has_changed = True
@@ -168,11 +201,13 @@ class Simulation:
                     self._handle(Joined(task))
                 case Dispatch(task, item, attempt):
                     self._attempts[task] = attempt
+                    self._own[task] = 0.0
                     self._advance(task, attempt, self._call(item.arguments[0]), self._now)
                 case Deliver(outcome):
                     self._lost = 0
                     grant = self._source.granted(outcome)
-                    done = self._policy.replied(grant, outcome.task, outcome.seconds)
+                    seconds = outcome.value if grant.updates > 1 else outcome.seconds
+                    done = self._policy.replied(grant, outcome.task, seconds)
                     self.complete += [self._now] * len(done)
                 case ProbeSuspect(task):
                     self._at(self._now, partial(self._handle, Probed(task, True)))
@@ -195,24 +230,37 @@ class Simulation:
         """Yield the stages of one call, in order."""
         fit = self._fit
         costs = self._costs
-        half = Stage(COORDINATOR, self._cost(fit.coordinator, grant) / 2, COORDINATOR)
-        trips = Stage(LINK, ROUND_TRIPS * self._links.round_trip_seconds / 2)
+        seconds = grant.updates * self._cost(fit.coordinator, grant)
+        half = Stage(COORDINATOR, seconds / 2, COORDINATOR)
+        trip = self._links.round_trip_seconds
+        own_trips = Stage(LINK, (ROUND_TRIPS - 1) * trip)
         yield half
-        yield trips
+        yield Stage(LINK, trip / 2)
         if costs.facts.parameters == "workers":
             workers = self._workers
+            yield own_trips
             yield Stage(WORKER, max(self._compute(1 / workers) for _ in range(workers)))
             size = (fit.pull_bytes + fit.push_bytes) * (workers - 1) / workers
             yield Stage(LINK, size / self._links.bytes_a_second)
         else:
-            server = Stage(SERVER, self._cost(fit.server, grant) / costs.servers / 2, SERVER)
-            yield server
-            yield from self._transfer("pulls", fit.pull_bytes)
-            yield Stage(WORKER, self._compute(costs.waves(grant.slots) / costs.waves(costs.slots)))
-            yield from self._transfer("pushes", fit.push_bytes)
-            yield server
-        yield trips
+            for update in grant.numbers:
+                yield own_trips
+                yield from self._update(grant, update)
+        yield Stage(LINK, trip / 2)
         yield half
+
+    def _update(self, grant: Grant, update: int) -> Iterator[Stage]:
+        """Yield the stages of one update of a call on worker, links and servers."""
+        fit = self._fit
+        costs = self._costs
+        server = Stage(SERVER, self._cost(fit.server, grant) / costs.servers / 2, SERVER)
+        yield server._replace(whole=update - 1 if update > grant.update else -1)
+        yield from self._transfer("pulls", fit.pull_bytes)
+        yield Stage(WORKER, self._compute(costs.waves(grant.slots) / costs.waves(costs.slots)))
+        yield from self._transfer("pushes", fit.push_bytes)
+        yield server
+        if costs.in_parts:
+            self._contribute(grant, update)
 
     def _cost(self, line: Line, grant: Grant) -> float:
         """Return the seconds of one call; an update's first part bears what is once an update."""

@@ -93,6 +93,11 @@ CALL_SECONDS = 0.25
 wait for its end. By then the coordinator's part of a call (1 to 3 ms) is small."""
 
 
+MOST_UPDATES = 16
+"""Updates of a call at most. With 16 a call's own cost is a sixteenth, and more than as many
+figures do not fit into an answer (`core.engine.codecs`)."""
+
+
 def updates_in_call(seconds: float, most: int) -> int:
     """Return how many updates of so many seconds a call of CALL_SECONDS has: 1 to `most`."""
     return max(1, min(most, int(CALL_SECONDS / seconds)))

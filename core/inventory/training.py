@@ -326,6 +326,15 @@ class TrainJob(_KeysAndModes):
         """Return whether the settings ask the library to compute, or let it."""
         return self.arithmetic != TENSORFLOW and not outside_library(self, own_model=own_model)
 
+    def several_a_call(self, *, by_library: bool) -> bool:
+        """Return whether a call may do several updates, in a loop over the worker and the servers.
+
+        No GPU or TPU was there to try it on. In steps the library computes any number of slots, and
+        adds up what no codec rounds.
+        """
+        fits = not self.facts.in_steps or (by_library and self.codec.name == "fp32")
+        return self.facts.several_a_call() and self.device.kind == "cpu" and fits
+
     def auto_slots(self, workers: int, cores: Sequence[int], *, own_model: bool) -> BatchSlots:
         """Return what `auto` slots are on `workers` workers, some of which said their `cores`."""
         if not self.by_library(own_model=own_model):

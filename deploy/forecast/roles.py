@@ -112,6 +112,7 @@ def measured_costs(inventory: "Inventory", flags: Sequence[str]) -> MeasuredCost
         batch_size=train.batch_size,
         epochs=train.epochs,
         single_seconds=alone.update_seconds,
+        several=train.several_a_call(by_library=train.by_library(own_model=bool(train.app))),
         runs=tuple(runs),
     )
 

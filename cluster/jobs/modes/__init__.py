@@ -275,15 +275,8 @@ class Setup:
 
     @property
     def several_a_call(self) -> bool:
-        """Whether a call may do several updates, in a loop over the worker and the servers.
-
-        No GPU or TPU was there to try it on. In steps the library computes any number of slots, and
-        adds up what no codec rounds.
-        """
-        job = self.job
-        any_slots = job.arithmetic == LIBRARY and isinstance(self.wire.push, Fp32)
-        fits = any_slots or not job.facts.in_steps
-        return job.facts.several_a_call() and job.device.kind == "cpu" and fits
+        """Whether a call may do several updates."""
+        return self.job.several_a_call(by_library=self.job.arithmetic == LIBRARY)
 
     @property
     def wire(self) -> Wire:

@@ -30,7 +30,7 @@ from cluster.jobs.modes import (
     standardization_of,
     time_after,
 )
-from core.consistency import Grant
+from core.consistency import MOST_UPDATES, Grant
 from core.engine.runtime import Traced, trace
 from core.engine.workers import Item, Outcome
 from core.ground.lazy import tf
@@ -44,10 +44,6 @@ from worker_node.sender import Sender
 FIGURES = 8
 """Elements of a reply for each update: loss, right answers, norm, staleness, whether the worker
 forgot; pull, compute and push seconds."""
-
-MOST_UPDATES = 16
-"""Updates of a call at most. With 16 a call's own cost is a sixteenth, and more than as many
-figures do not fit into an answer (`core.engine.codecs`)."""
 
 
 class AsynchronousMode(Mode):

@@ -20,7 +20,7 @@ from cluster.jobs.modes import (
     standardization_of,
     time_after,
 )
-from core.consistency import CALL_SECONDS
+from core.consistency import CALL_SECONDS, MOST_UPDATES
 from core.engine.runtime import Traced, trace
 from core.ground.lazy import tf
 from kernels.library import nodes as nodes_of
@@ -29,9 +29,6 @@ from worker_node.gradient import LabelledExamples
 
 HEAD = 4
 """Elements at the beginning of a reply: steps done; seconds of pull, compute and push."""
-MOST_STEPS = 16
-"""Steps of a call at most. With 16 a call's own cost is a sixteenth, and more than as many figures
-do not fit into an answer (`core.engine.codecs`)."""
 MOST_SLOTS = 64
 """Slots of a worker at most whose figures fit into an answer; those of more are fetched."""
 WAIT_STEPS = 4.0
@@ -86,7 +83,7 @@ class SeveralSteps:
 
     def __init__(self, setup: Setup, shards: StepShards) -> None:
         """Trace them."""
-        self._short = self._traced(setup, shards, HEAD + 2 + 5 * MOST_STEPS + 2 * MOST_SLOTS)
+        self._short = self._traced(setup, shards, HEAD + 2 + 5 * MOST_UPDATES + 2 * MOST_SLOTS)
         self._long = self._short
         if setup.job.pieces > MOST_SLOTS:
             self._long = self._traced(setup, shards, None)

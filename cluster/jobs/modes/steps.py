@@ -28,8 +28,8 @@ from cluster.jobs.modes import (
     standardization_of,
     time_after,
 )
-from cluster.jobs.modes.several_steps import MOST_STEPS, SeveralDone, SeveralSteps
-from core.consistency import Grant, subtree_sizes, tree_sum
+from cluster.jobs.modes.several_steps import SeveralDone, SeveralSteps
+from core.consistency import MOST_UPDATES, Grant, subtree_sizes, tree_sum
 from core.consistency.synchronous import Synchronous
 from core.engine.codecs import MOST_WORDS
 from core.engine.runtime import Traced, trace
@@ -81,7 +81,7 @@ class SynchronousMode(Mode):
         policy = self.policy
         if isinstance(policy, Synchronous) and policy.waits_for_all and setup.several_a_call:
             self._several = SeveralSteps(setup, self.shards)
-            policy.most_updates = MOST_STEPS
+            policy.most_updates = MOST_UPDATES
         else:
             self._train = self._traced_by_size(setup)
         self._settle = self._traced_settling()
