@@ -8,13 +8,13 @@ each time.
 
 import argparse
 import json
+import math
 import os
 import statistics
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
 
 from cluster.apps.environments import KEY, ON_NODES
@@ -28,9 +28,9 @@ from core.status.events import Event
 from core.status.history import finite
 
 SAY_SECONDS = 1.0
-LATEST = 17
-"""Updates that the spread of their times is over: few, so that an earlier speed is forgotten."""
-FEWEST_PAUSES = 8
+LATEST = 16
+"""Calls that the spread of their times is over: few, so that an earlier speed is forgotten."""
+FEWEST_CALLS = 8
 NINETIETH = statistics.NormalDist().inv_cdf(0.9)
 
 
@@ -82,18 +82,20 @@ def resumed_in(folder: Path) -> list[str]:
         return []
 
 
-def spread_of(times: Iterable[float]) -> float:
-    """Return the deviation of the pauses between these times, over their median.
+def spread_of(calls: Sequence[tuple[float, int]]) -> float:
+    """Return the deviation of an update's seconds over their median.
 
-    It is that of their ninetieth percentile, as if they were normal: a step waits for the slowest,
-    and the pauses at the ends of epochs do not count.
+    Each call has its seconds an update, and how many updates; the mean of n updates deviates by the
+    root of n less. It is the deviation of the ninetieth percentile, as if all were normal: a step
+    waits for the slowest.
     """
-    pauses = sorted(after - before for before, after in pairwise(times))
-    if len(pauses) < FEWEST_PAUSES:
+    if len(calls) < FEWEST_CALLS:
         return 0.0
-    middle = statistics.median(pauses)
-    ninetieth = pauses[len(pauses) * 9 // 10]
-    return (ninetieth - middle) / NINETIETH / middle if middle else 0.0
+    seconds = sorted(seconds for seconds, _ in calls)
+    middle = statistics.median(seconds)
+    ninetieth = seconds[len(seconds) * 9 // 10]
+    of_mean = (ninetieth - middle) / NINETIETH / middle if middle else 0.0
+    return of_mean * math.sqrt(statistics.fmean(updates for _, updates in calls))
 
 
 class MemberReport:
@@ -102,19 +104,24 @@ class MemberReport:
     def __init__(self) -> None:
         self._said_at = 0.0
         self._stage = "train"
-        self._updated = deque[float](maxlen=LATEST)
+        self._calls = deque[tuple[float, int]](maxlen=LATEST)
 
     def consume(self, event: Event) -> None:
         """Take an event of the training."""
         match event:
             case events.StageBegan(name):
                 self._stage = name
+            case events.Stepped(round_trip_seconds=seconds):
+                # The updates of one call have the same seconds, to the last bit.
+                updates = 1
+                if self._calls and self._calls[-1][0] == seconds:
+                    updates += self._calls.pop()[1]
+                self._calls.append((seconds, updates))
             case events.Updated(done=done, total=total):
                 now = time.monotonic()
-                self._updated.append(now)
                 if now - self._said_at >= SAY_SECONDS or done == total:
                     self._said_at = now
-                    spread = spread_of(self._updated)
+                    spread = spread_of(self._calls)
                     self._say(
                         {"stage": self._stage, "done": done, "total": total, "spread": spread}
                     )
