@@ -319,7 +319,11 @@ class CoordinatorMetrics(AbstractContextManager["CoordinatorMetrics"]):
                 raise
             self._linger(stop)
             if self.restarting:
-                log.info("the roles at %s restart", ", ".join(self.restarting))
+                log.info(
+                    "roles restart, for the threads that TensorFlow keeps of each job: those with"
+                    " metrics at %s",
+                    ", ".join(self.restarting),
+                )
                 with self._busy("waiting for roles that restart"):
                     until(
                         lambda: stop() or all(starmap(is_replaced, self.restarting.items())),
