@@ -38,7 +38,7 @@ ENDED = STAGES[-1]
 SELF = Identity("coordinator", 0)
 NEW_PROCESS_SECONDS = 45.0
 """systemd waits up to 30 s before it starts a role again (`RestartMaxDelaySec`)."""
-LOOK_SECONDS = 0.25
+NEW_PROCESS_LOOK_SECONDS = 0.25
 MOST_HISTOGRAMS = 32
 """Workers with histograms of their own, 8 KB each; a reader takes 1 MiB (`core.control.client`)."""
 OTHERS = "others"
@@ -319,12 +319,16 @@ class CoordinatorMetrics(AbstractContextManager["CoordinatorMetrics"]):
                 raise
             self._linger(stop)
             if self.restarting:
-                log.info("the roles at %s restart", ", ".join(self.restarting))
+                log.info(
+                    "roles restart, for the threads that TensorFlow keeps of each job: those with"
+                    " metrics at %s",
+                    ", ".join(self.restarting),
+                )
                 with self._busy("waiting for roles that restart"):
                     until(
                         lambda: stop() or all(starmap(is_replaced, self.restarting.items())),
                         NEW_PROCESS_SECONDS,
-                        LOOK_SECONDS,
+                        NEW_PROCESS_LOOK_SECONDS,
                     )
 
     def close(self) -> None:

@@ -55,7 +55,7 @@ READ_SECONDS = 1.0
 ANNOUNCED_SECONDS = 1.0
 ALL_ANNOUNCED_SECONDS = 4.0
 """Times to announce a run to one task, and to all together: the end of a job waits for it."""
-LOOK_SECONDS = 1.0
+UNANNOUNCED_LOOK_SECONDS = 1.0
 
 _Answer = TypeVar("_Answer")
 
@@ -344,7 +344,7 @@ class RunAnnouncer(AbstractContextManager["RunAnnouncer"]):
             }
             heard = self._announce(list(due))
             self._announced |= {task.name: due[task] for task in heard}
-            self._end.wait(LOOK_SECONDS)
+            self._end.wait(UNANNOUNCED_LOOK_SECONDS)
 
     def _joined(self, task: Task) -> float:
         if self._membership and task.role == "worker":

@@ -150,7 +150,7 @@ class NodeConnection(Connector):
             )
 
     def close(self) -> None:
-        """Disconnect for good; every later call raises NodeUnreachableError."""
+        """Disconnect; the next call connects again."""
         with self._opening:
             self._end()
 

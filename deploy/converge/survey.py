@@ -182,7 +182,7 @@ def _facts(
     }
     more_facts = {name: facts.pop(name) for name in facts.keys() - _FIELDS}
     clock_seconds = float(sections["clock"] or 0.0)
-    booted_seconds = clock_seconds - float((sections["boot"].split() or ["0"])[0])
+    booted_seconds = float(sections["boot"] or clock_seconds)
     listeners = _listeners(sections["listening"])
     # A process chooses its own name, which may hold a line of its own: names are words alone.
     holders = _listeners(sections["holders"])

@@ -95,7 +95,8 @@ class PlayedMachine(Connector):
         self.node = PlayedNode(root, (*OWN_FOLDERS, "boot", "sys", "exported", "owners"))
         for path, text in {**PLAYED["files"], "address": address}.items():
             self.node.write(path, text)
-        (root / "proc/uptime").symlink_to("/proc/uptime")
+        for name in ("stat", "uptime"):
+            (root / "proc" / name).symlink_to(f"/proc/{name}")
         for tool in PLAYED["real"]:
             self.node.link(tool, needs.tool(tool))
         for command, body in PLAYED["answers"].items():

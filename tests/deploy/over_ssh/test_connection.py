@@ -60,5 +60,7 @@ def test_a_jump_host_leads_the_way(sshd: Sshd, pinned: PinnedKeys) -> None:
     assert node.run(["true"]).ok
     key = ask_for_key(sshd.address(), jump.open())
     assert pinned.standing(sshd.address(), key).standing == "known"
+    jump.hang_up()
+    with pytest.raises(NodeUnreachableError):
+        node.run(["true"])
     node.close()
-    jump.close()
