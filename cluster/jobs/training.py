@@ -302,7 +302,7 @@ class Trainer:
         before = fit.cursor.done + (plan.fresh_updates if fit.cursor.replaying else 0)
         for outcome in self._runner.run(source, lambda: self._cancel.asked, CALLS_SECONDS):
             results = source.read(outcome)
-            seconds = outcome.seconds / len(results)
+            seconds = outcome.seconds / max(1, len(results))
             for update, result in results:
                 windows += result.windows
                 part_seconds = parts_of(result.seconds, seconds)
