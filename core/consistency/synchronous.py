@@ -118,6 +118,8 @@ class Synchronous(ModeFacts):
         self._step = updates.start
         self._stop = updates.stop
         self._withdrawn.clear()
+        # Another training counts its steps from 0.
+        self._calm_from = min(self._calm_from, updates.start + CALM_STEPS)
         self._parts: dict[Grant, _Part] = {}
         self._backups = 0
         self._arrived = [updates.start] * self.slots
