@@ -77,13 +77,16 @@ class Session(AbstractContextManager["Session"]):
         metrics: CoordinatorMetrics,
         display: Display | None = None,
         computes_on: DeviceSettings = PROCESSORS,
+        *,
+        workers_meet: bool = False,
     ) -> None:
         """Bind the coordinator's ports and connect; the caller closes `metrics`.
 
-        `computes_on`: what the workers compute on. Raises ClusterError naming the server that does
-        not answer, and Cancelled.
+        `computes_on`: what the workers compute on. `workers_meet`: see `Runtime`. Raises
+        ClusterError naming the server that does not answer, and Cancelled.
         """
         self._computes_on = computes_on
+        self._workers_meet = workers_meet
         self.inventory = inventory
         self._cancel = cancel
         self._metrics = metrics
@@ -123,7 +126,10 @@ class Session(AbstractContextManager["Session"]):
             guard = None
         try:
             self.runtime = Runtime(
-                peers, self._computes_on.kind, soft_placement=self._computes_on.soft_placement
+                peers,
+                self._computes_on.kind,
+                soft_placement=self._computes_on.soft_placement,
+                workers_meet=self._workers_meet,
             )
         except tf.errors.OpError as problem:
             raise_if_cut_off()
@@ -386,5 +392,6 @@ def connected(
     one_thread_an_operation()
     job = inventory.jobs.train
     if job.facts.needs_roles():
-        return Session(inventory, cancel, metrics, display, job.device)
+        in_workers = job.facts.parameters == "workers"
+        return Session(inventory, cancel, metrics, display, job.device, workers_meet=in_workers)
     return Solo(inventory, cancel, metrics, computing)

@@ -329,6 +329,7 @@ class Dispatcher:
 
     def _change(self) -> None:
         departed, events = self._changes.make(self._doubts.append)
+        self.membership.redefined()
         self._ask_servers()
         for task in departed:
             self._drains.done(task)

@@ -112,6 +112,7 @@ class Membership:
         """Items by id that are pending or on a worker."""
         self._live: frozenset[int] = frozenset()
         self._next_attempt = 0
+        self._definition = 0
         self.late_replies = 0
 
     def _deadline(self, worker: Worker, item: Item) -> AdaptiveDeadline:
@@ -171,6 +172,10 @@ class Membership:
             if worker.phase in TIMED:
                 worker.due += seconds
 
+    def redefined(self) -> None:
+        """Note a new cluster definition: later calls instantiate their graphs again."""
+        self._definition += 1
+
     def withdraw(self) -> None:
         """Drop every open item. Calls under way continue; their replies are ignored."""
         self._pending.clear()
@@ -224,9 +229,8 @@ class Membership:
                 return self._failed(worker, event, now)
             case DrainAsked():
                 if worker.phase in (Phase.ABSENT, Phase.DRAINED):
-                    return [
-                        self._release(worker, now)
-                    ]  # else it may join and work when its process ends
+                    # Else it may join and work when its process ends.
+                    return [self._release(worker, now)]
                 worker.draining = True
                 return self._assign(now)
             case Silent():
@@ -250,11 +254,8 @@ class Membership:
                     self._put_back(worker.item)
                     instructions.append(ProbeSuspect(worker.task))
                 case Phase.SUSPECT:
-                    instructions.append(
-                        self._fence(
-                            worker, Cause.OVERDUE, "no reply, and no probe result in time", now
-                        )
-                    )
+                    reason = "no reply, and no probe result in time"
+                    instructions.append(self._fence(worker, Cause.OVERDUE, reason, now))
                 case Phase.SLOW:
                     instructions.append(
                         self._fence(worker, Cause.OVERDUE, "alive, but still without a reply", now)
@@ -265,21 +266,19 @@ class Membership:
                         Abandon(worker.task),
                         Drop(worker.task, "its call never came back"),
                     ]
-                case _:
-                    pass
         return instructions + self._assign(now)
 
     def _probed(self, worker: Worker, alive: bool, now: float) -> list[Instruction]:
         if worker.phase is not Phase.SUSPECT or worker.item is None:
             return []
         if not alive:
-            return [
-                self._fence(
-                    worker, Cause.SILENT, "no reply, and its server does not answer a probe", now
-                )
-            ]
+            reason = "no reply, and its server does not answer a probe"
+            return [self._fence(worker, Cause.SILENT, reason, now)]
         worker.change(Phase.SLOW, Cause.ALIVE)
-        worker.due = now + self.timing.slow_factor * self._deadline(worker, worker.item).seconds()
+        deadline = self._deadline(worker, worker.item)
+        worker.due = now + self.timing.slow_factor * deadline.seconds()
+        if deadline.definition != self._definition:
+            worker.due = max(worker.due, now + self.timing.first_reply_seconds)
         return []
 
     def _fence(self, worker: Worker, cause: Cause, reason: str, now: float) -> Fence:
@@ -296,7 +295,7 @@ class Membership:
         if worker.phase is not Phase.BUSY:
             self.late_replies += 1
         worker.item = worker.attempt = None
-        self._deadline(worker, item).observe(event.seconds)
+        self._deadline(worker, item).observe(event.seconds, worker.definition)
         worker.served += 1
         instructions: list[Instruction] = []
         if fenced:
@@ -396,5 +395,6 @@ class Membership:
         worker.change(Phase.BUSY, Cause.DISPATCHED)
         worker.item = item
         worker.attempt = self._next_attempt
+        worker.definition = self._definition
         worker.due = now + self._deadline(worker, item).seconds()
         return Dispatch(worker.task, item, self._next_attempt)

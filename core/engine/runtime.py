@@ -148,7 +148,12 @@ class Runtime:
     """The coordinator's connection to the cluster."""
 
     def __init__(
-        self, peers: Peers, computes_on: str = "cpu", *, soft_placement: bool = True
+        self,
+        peers: Peers,
+        computes_on: str = "cpu",
+        *,
+        soft_placement: bool = True,
+        workers_meet: bool = False,
     ) -> None:
         """Connect to the parameter servers, and to no worker yet.
 
@@ -156,7 +161,7 @@ class Runtime:
 
         `computes_on`: the kind of device that runs the workers' functions. Without `soft_placement`
         an operation that such a device has no kernel for, where a function puts it there by name,
-        fails.
+        fails. `workers_meet`: functions span several workers, so each sees all others.
         """
         self.peers = peers
         self._computes_on = computes_on
@@ -172,10 +177,15 @@ class Runtime:
         )
         for name in addresses:
             self.guardian.guard(name)
+        definition = self._definition(frozenset())
+        if not workers_meet:
+            # A worker that sees another one instantiates all functions again when that one
+            # comes or leaves (measured: 13 s for 16 workers and 8 servers on two cores).
+            filters = definition.cluster_device_filters.jobs.add(name="worker").tasks
+            for task in range(len(peers.workers)):
+                filters[task].device_filters.extend(["/job:ps", "/job:chief"])
         with self.guardian.operation():
-            _context().set_server_def(
-                self._definition(frozenset()), keep_alive_secs=KEEP_ALIVE_SECONDS
-            )
+            _context().set_server_def(definition, keep_alive_secs=KEEP_ALIVE_SECONDS)
             _context().ensure_initialized()
             # TensorFlow wraps the first fetch in a function, sends that to every live worker and
             # waits for them. Measured: with stopped workers the coordinator stood still for 37 s.

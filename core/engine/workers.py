@@ -305,14 +305,17 @@ class AdaptiveDeadline:
     spreads: float = 8.0
     warmup: int = 3
     history: int = 64
+    definition: int = -1
+    """The cluster definition under which the latest call with a reply began."""
     _times: deque[float] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._times = deque(maxlen=self.history)
 
-    def observe(self, seconds: float) -> None:
-        """Record the time of one reply."""
+    def observe(self, seconds: float, definition: int = 0) -> None:
+        """Record the time of one reply to a call that began under this cluster definition."""
         self._times.append(seconds)
+        self.definition = definition
 
     @property
     def median_seconds(self) -> float | None:
@@ -367,6 +370,8 @@ class Worker:
     phase: Phase = Phase.ABSENT
     attempt: int | None = None
     item: Item | None = None
+    definition: int = 0
+    """The cluster definition under which the call of its item began."""
     due: float = 0.0
     """Time at which the present phase runs out; for an absent worker the time from which it may
     come back."""

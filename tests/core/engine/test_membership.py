@@ -69,7 +69,7 @@ def happens(core: Membership, now: float, verb: str, *words: str) -> Any:
             return core.tick(now)
         case "absent":
             return core.absent(now)
-        case "excuse" | "withdraw" | "replaceable" | "next_due":
+        case "excuse" | "withdraw" | "replaceable" | "next_due" | "redefined":
             return getattr(core, verb)(*numbers)
         case "phase" | "departures":
             return [getattr(worker, verb) for worker in core.workers.values()]
