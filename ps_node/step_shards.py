@@ -25,8 +25,9 @@ def paused(seconds: Any) -> Any:
     TensorFlow has no operation that sleeps but in its pipelines of data.
     """
     scalars = {"output_types": [tf.int64], "output_shapes": [tf.TensorShape([])]}
-    zero, one = tf.constant(0, tf.int64), tf.constant(1, tf.int64)
-    single = tf.raw_ops.RangeDataset(start=zero, stop=one, step=one, **scalars)
+    first = tf.constant(0, tf.int64)
+    stop = tf.constant(1, tf.int64)
+    single = tf.raw_ops.RangeDataset(start=first, stop=stop, step=stop, **scalars)
     late = tf.raw_ops.SleepDataset(
         input_dataset=single, sleep_microseconds=tf.cast(1e6 * seconds, tf.int64), **scalars
     )
@@ -112,8 +113,8 @@ class StepShards(PlacedVector[StepShard]):
         self, is_whole: Any, step: Any, counted: Any, rate: Any, generation: Any
     ) -> Pulled:
         """Finish step `step` if `is_whole`, and pull. `counted`, float32 [slots], is all ones."""
-        asked = tf.where(is_whole, step, tf.constant(NO_STEP, tf.int64))
-        pulled = Pulled(*self._advance_if_whole(asked, counted, 1.0, rate, generation))
+        awaited = tf.where(is_whole, step, tf.constant(NO_STEP, tf.int64))
+        pulled = Pulled(*self._advance_if_whole(awaited, counted, 1.0, rate, generation))
         return replace(pulled, ready=pulled.ready & is_whole)
 
     def _advanced(
@@ -142,7 +143,7 @@ class StepShards(PlacedVector[StepShard]):
         return trained, statistics, norm, tf.reduce_min(versions), ready
 
     def logged(self, steps: Any) -> Any:
-        """See `StepShard.logged`: what the first shard keeps."""
+        """The figures of these steps, which the first shard keeps: see `StepShard.logged`."""
         return tf.identity(self.shards[0].logged(steps))
 
     def contribute(self, nodes: Any, step: Any, firsts: Any, generation: Any, figures: Any) -> Any:
@@ -155,10 +156,10 @@ class StepShards(PlacedVector[StepShard]):
     def _contributed(
         self, nodes: Any, step: Any, firsts: Any, generation: Any, figures: Any
     ) -> Any:
-        words = step_words(step, generation)
+        header = step_words(step, generation)
 
         def sent_to(shard: StepShard) -> Any:
-            update = shard.contribution(self.layout, nodes, firsts, words, figures)
+            update = shard.contribution(self.layout, nodes, firsts, header, figures)
             return tf.identity(shard.contribute(update))
 
         # The first shard last: who asks that one whether a step is whole need not ask the others.

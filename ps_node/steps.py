@@ -109,35 +109,35 @@ class StepShard(ShardOnServer):
             sizes = tf.bitcast(update[STEP_WORDS : STEP_WORDS + 2], tf.int32)
             nodes, count = tf.unstack(sizes, num=2)
             figure_words = 2 * count if self._keeps_figures else 0
-            words = [STEP_WORDS, 2, nodes, nodes * part_words, figure_words]
-            header, _, firsts, parts, figures = tf.split(update, words, num=len(words))
+            lengths = [STEP_WORDS, 2, nodes, nodes * part_words, figure_words]
+            header, _, firsts, sums, figures = tf.split(update, lengths, num=len(lengths))
             firsts = tf.bitcast(firsts, tf.int32)
             slots = firsts[0] + tf.range(count)
             if self._nodes.exact:
-                rows = tf.reshape(parts, [-1, part_words])
+                rows = tf.reshape(sums, [-1, part_words])
             else:
-                rows = arrived(tf.ensure_shape(parts, [part_words]), self)[None]
+                rows = arrived(tf.ensure_shape(sums, [part_words]), self)[None]
             lock = self.locked([header, slots, rows, figures])
             with tf.control_dependencies([lock]):
                 step, awaited = self._step_of(header)
                 expected = awaited & (self.closed.read_value() < step)
-                here = tf.gather(self.covered.read_value(), slots)
-                fresh = expected & tf.reduce_all(tf.not_equal(here, step))
+                latest = tf.gather(self.covered.read_value(), slots)
+                fresh = expected & tf.reduce_all(tf.not_equal(latest, step))
 
             def keep() -> Any:
                 written = tf.raw_ops.LookupTableInsertV2(
                     table_handle=self.rows, keys=firsts, values=rows
                 )
-                kept = [written, marked(self.received, firsts, step)]
+                writes = [written, marked(self.received, firsts, step)]
                 if self._keeps_figures:
-                    kept.append(
+                    writes.append(
                         tf.raw_ops.ResourceScatterUpdate(
                             resource=self.figures.handle,
                             indices=slots,
                             updates=tf.cast(tf.reshape(figures, [-1, 2]), tf.float64),
                         )
                     )
-                with tf.control_dependencies(kept):
+                with tf.control_dependencies(writes):
                     covered = marked(self.covered, slots, step)
                 with tf.control_dependencies([covered]):
                     return tf.constant(1, tf.int64)
@@ -154,12 +154,12 @@ class StepShard(ShardOnServer):
         if self._nodes.exact:
             begin, end = (layout.trained_size + place for place in self.shard.statistics)
             pieces = [nodes[:, slice(*self.shard.trained)], nodes[:, begin:end]]
-            parts = tf.reshape(tf.concat(pieces, 1), [-1])
+            sums = tf.reshape(tf.concat(pieces, 1), [-1])
         else:
-            parts = sent(nodes[0], self, layout)
+            sums = sent(nodes[0], self, layout)
         sizes = tf.stack([tf.shape(firsts)[0], tf.shape(figures)[0]])
-        words = [tf.bitcast(each, tf.float32) for each in (sizes, firsts)]
-        pieces = [step, *words, parts]
+        numbers = tf.concat([sizes, firsts], 0)
+        pieces = [step, tf.bitcast(numbers, tf.float32), sums]
         if self._keeps_figures:
             pieces.append(tf.reshape(figures, [-1]))
         return tf.concat(pieces, 0)
@@ -235,17 +235,17 @@ class StepShard(ShardOnServer):
             return (awaited & whole) | (applied > step)
 
     def logged(self, steps: Any) -> Any:
-        """Float64 [steps, 2] loss and right answers of these steps; the last one closed, int64.
+        """The last step that is closed, int64; loss and right answers of these, float64 [steps, 2].
 
-        They are meant for steps up to that one. Returns both as float32, as they travel.
+        They count for steps up to that one. Both are float32, as they travel.
         """
         with tf.device(self.device):
             steps = tf.identity(steps)
             closed = self.closed.read_value()
             with tf.control_dependencies([closed]):
                 figures = tf.gather(self.log.read_value(), steps % LOGGED_STEPS)
-            words = [tf.reshape(tf.bitcast(each, tf.float32), [-1]) for each in (closed, figures)]
-            return tf.concat(words, 0)
+            halves = tf.reshape(tf.bitcast(figures, tf.float32), [-1])
+            return tf.concat([tf.bitcast(closed, tf.float32), halves], 0)
 
     def advance(self, request: Any) -> Any:
         """Apply the closed step unless it is applied; returns what `read` answers then.

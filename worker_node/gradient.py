@@ -310,10 +310,6 @@ class GradientOfBatch:
         fitted._slots = self._slots.of_fit(standardization, rows)
         return fitted
 
-    def takes_any_count(self, nodes: Nodes) -> bool:
-        """Return whether `sums` takes a number of slots that only the call knows, int32."""
-        return self._job.arithmetic == LIBRARY and nodes.exact
-
     def sums(
         self,
         vector: tuple[Any, Any],

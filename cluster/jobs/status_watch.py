@@ -195,7 +195,7 @@ def _worker_view(worker: Worker, slots: int) -> Seen:
 def _work(function: str, item: int, slots: int) -> str:
     if function == "train":
         return f"update {item}"
-    if function.startswith("train_"):  # a part of a step: see modes/steps.py
+    if function == "part":  # of a step
         return f"update {item // slots}"
     return {
         "evaluate": "evaluation",

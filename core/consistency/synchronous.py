@@ -141,15 +141,15 @@ class Synchronous(ModeFacts):
 
     def _look_for_free_slots(self) -> None:
         """Note the runs of slots of the open step that are neither here nor under way."""
-        taken = [arrived > self._step for arrived in self._arrived]
+        is_taken = [arrived > self._step for arrived in self._arrived]
         for grant in self._parts:
             if self._step in grant.numbers:
-                taken[grant.first : grant.first + grant.slots] = [True] * grant.slots
+                is_taken[grant.first : grant.first + grant.slots] = [True] * grant.slots
         for grant in (self._dealt or {}).values():
-            taken[grant.first : grant.first + grant.slots] = [True] * grant.slots
+            is_taken[grant.first : grant.first + grant.slots] = [True] * grant.slots
         self._free: list[range] = []
         for slot in range(self.slots):
-            if taken[slot]:
+            if is_taken[slot]:
                 continue
             if self._free and self._free[-1].stop == slot:
                 self._free[-1] = range(self._free[-1].start, slot + 1)
@@ -209,14 +209,14 @@ class Synchronous(ModeFacts):
         self._dealt = {}
         self._asked: set[int] = set()
         """Workers that have asked since the step was dealt out."""
-        known = self.speeds.measured | self._refused
+        judged = self.speeds.measured | self._refused
         workers = sorted(live - self._lagging)
         if (
             not self.most_updates
             or not workers
             or not self.waits_for_all
             or self._step < self._calm_from
-            or not known >= set(workers)
+            or not judged >= set(workers)
             or self._owed_of(live)
         ):
             return

@@ -158,10 +158,10 @@ class AsynchronousMode(Mode):
         seeds = np.stack([self._dropout_seed(batch) for batch in batches])
         shared = (stretch.standardization, self._owner_now(), self._workers_now(stretch))
         rows = np.concatenate([update.rows for update in updates])
-        own = (rows, rates, seeds)
+        arguments = (rows, rates, seeds)
         if not self._several:
-            own = (rows[0], rates[0], seeds[0])
-        return self._item(self._train, number, np.int64(number), *own, *shared)
+            arguments = (rows[0], rates[0], seeds[0])
+        return self._item(self._train, number, np.int64(number), *arguments, *shared)
 
     @override
     def read(

@@ -62,8 +62,8 @@ class SeveralDone:
         """Read the reply to a call of so many steps from `first` on."""
         done = int(value[0])
         pull, compute, push = map(float, value[1:HEAD])
-        norms, words, logged, last = np.split(value[HEAD:], np.cumsum([steps, 2, 4 * steps]))
-        (closed,) = words.view(np.int64)
+        norms, halves, logged, last = np.split(value[HEAD:], np.cumsum([steps, 2, 4 * steps]))
+        (closed,) = halves.view(np.int64)
         sums = {
             step: (float(loss), float(hits))
             for step, (loss, hits) in enumerate(logged.view(np.float64).reshape(-1, 2), first)
@@ -174,7 +174,7 @@ class SeveralSteps:
         signature = [int64(2), float32(), float32(None), int32(None, 2), int32(None)]
         windows = standardization_of(setup.windows)
         return trace(
-            train, *signature, int32(None), int32(None), windows, name="train", longest=longest
+            train, *signature, int32(None), int32(None), windows, name="part", longest=longest
         )
 
 

@@ -31,7 +31,6 @@ from cluster.jobs.modes import (
 from cluster.jobs.modes.several_steps import SeveralDone, SeveralSteps
 from core.consistency import MOST_UPDATES, Grant, subtree_sizes, tree_sum
 from core.consistency.synchronous import Synchronous
-from core.engine.codecs import MOST_WORDS
 from core.engine.runtime import Traced, trace
 from core.engine.workers import Item, Outcome
 from core.ground.lazy import tf
@@ -83,21 +82,9 @@ class SynchronousMode(Mode):
             self._several = SeveralSteps(setup, self.shards)
             policy.most_updates = MOST_UPDATES
         else:
-            self._train = self._traced_by_size(setup)
+            sizes = subtree_sizes(job.pieces) if setup.job.facts.needs_roles() else (job.pieces,)
+            self._train = {count: self._traced(count, setup) for count in sizes}
         self._settle = self._traced_settling()
-
-    def _traced_by_size(self, setup: Setup) -> dict[int, Traced]:
-        """Return the function for each number of slots that an aligned subtree may have."""
-        sizes = subtree_sizes(self._job.pieces)
-        if setup.gradient_of.takes_any_count(self.shards.nodes):
-            # Each worker sets up each function: one for all sizes takes a third of the time of
-            # those for 32 slots (measured). Parts too large for the answer have one of their own.
-            fitting = [count for count in sizes if HEAD + 2 * count <= MOST_WORDS]
-            functions = dict.fromkeys(sizes, self._traced(None, setup, max(fitting)))
-            for count in sizes[len(fitting) :]:
-                functions[count] = self._traced(count, setup)
-            return functions
-        return {count: self._traced(count, setup) for count in sizes}
 
     def _signature(self) -> list[Any]:
         """Return the specs of the arguments about the step before, and of the generation.
@@ -113,8 +100,8 @@ class SynchronousMode(Mode):
             int64(),
         ]
 
-    def _traced(self, slots: int | None, setup: Setup, most: int = 0) -> Traced:
-        """Return the function that computes so many slots, or up to `most`, as `sizes` has."""
+    def _traced(self, slots: int, setup: Setup) -> Traced:
+        """Return the function that computes so many slots."""
         windows = setup.windows
         gradient_of = setup.gradient_of
         shards = self.shards
@@ -136,11 +123,10 @@ class SynchronousMode(Mode):
             now = shards.advance(before, counted, share, before_rate, generation)
             pulled = time_after(now.trained, now.statistics)
             inputs, classes = windows.gather(rows, standardization)
-            count = slots or tf.shape(sizes)[0]
             examples = LabelledExamples(inputs, classes, sizes, windows.gather_weights(rows))
             row_names = windows.identified(rows, standardization)
             gradients = gradient_of.of_fit(standardization, row_names).sums(
-                (now.trained, now.statistics), examples, (first, count), seed, shards.nodes
+                (now.trained, now.statistics), examples, (first, slots), seed, shards.nodes
             )
             nodes = tf.stack(gradients.nodes)
             computed = time_after(nodes)
@@ -160,8 +146,7 @@ class SynchronousMode(Mode):
             int32(slots),
             int32(2),
             standardization_of(windows),
-            name="train",
-            longest=HEAD + 2 * most,
+            name="part",
         )
 
     def _traced_settling(self) -> Traced:
