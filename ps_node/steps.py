@@ -158,6 +158,7 @@ class StepShard(ShardOnServer):
         else:
             sums = sent(nodes[0], self, layout)
         sizes = tf.stack([tf.shape(firsts)[0], tf.shape(figures)[0]])
+        # Together: Grappler takes small whole numbers for 0.0 where it sees their bits as constants.
         numbers = tf.concat([sizes, firsts], 0)
         pieces = [step, tf.bitcast(numbers, tf.float32), sums]
         if self._keeps_figures:

@@ -16,7 +16,6 @@ LIMIT_PARAMETERS = 8
 
 ALLOWED = frozenset(
     {
-        "cluster/jobs/modes/steps.py:train",
         "tests/cluster/pages/example.py:training",
     }
 )

@@ -101,7 +101,7 @@ class Simulation:
         self._here: defaultdict[int, set[int]] = defaultdict(set)
         """Slots by step whose parts have come."""
         self._waiting: list[tuple[int, Callable[[], None]]] = []
-        """Calls that wait until a step is whole, and how each goes on."""
+        """Steps that calls wait for, and what each continues with."""
         self._own: defaultdict[int, float] = defaultdict(float)
         """Seconds of each worker's present call but for waits and the coordinator's."""
         self._source = GrantSource(
@@ -176,19 +176,19 @@ class Simulation:
             self._own[task] += end - self._now
         self._at(end, partial(self._advance, task, attempt, call, begun))
 
-    def _when_whole(self, step: int, go_on: Callable[[], None]) -> None:
+    def _when_whole(self, step: int, resume: Callable[[], None]) -> None:
         if step in self._here and len(self._here[step]) < self._costs.slots:
-            self._waiting.append((step, go_on))
+            self._waiting.append((step, resume))
         else:
-            go_on()
+            resume()
 
     def _contribute(self, grant: Grant, step: int) -> None:
-        """Note a part of a step; who waited for all of them goes on."""
+        """Note a part of a step; calls that waited for all of them continue."""
         self._here[step].update(range(grant.first, grant.first + grant.slots))
         waiting = self._waiting
         self._waiting = []
-        for awaited, go_on in waiting:
-            self._when_whole(awaited, go_on)
+        for awaited, resume in waiting:
+            self._when_whole(awaited, resume)
 
     def _handle(self, event: Event) -> None:
         self._has_changed = True

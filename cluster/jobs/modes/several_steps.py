@@ -54,8 +54,7 @@ class SeveralDone:
     def of_one(cls, value: NDArray[np.float32], step: int) -> "SeveralDone":
         """Read the reply to a call of one step (`cluster.jobs.modes.steps`)."""
         norm, pull, compute, push = map(float, value[:HEAD])
-        figures = value[HEAD:].reshape(2, -1).T
-        return cls(1, (pull, compute, push), {step: norm}, {}, figures)
+        return cls(1, (pull, compute, push), {step: norm}, {}, value[HEAD:].reshape(-1, 2))
 
     @classmethod
     def of(cls, value: NDArray[np.float32], first: int, steps: int) -> "SeveralDone":
@@ -64,6 +63,9 @@ class SeveralDone:
         pull, compute, push = map(float, value[1:HEAD])
         norms, halves, logged, last = np.split(value[HEAD:], np.cumsum([steps, 2, 4 * steps]))
         (closed,) = halves.view(np.int64)
+        figures = None
+        if first + done - 1 > closed:
+            figures = last.reshape(-1, 2)
         sums = {
             step: (float(loss), float(hits))
             for step, (loss, hits) in enumerate(logged.view(np.float64).reshape(-1, 2), first)
@@ -74,7 +76,7 @@ class SeveralDone:
             (pull, compute, push),
             {first + place: float(norms[place]) for place in range(done)},
             sums,
-            None if first + done - 1 <= closed else last.reshape(-1, 2),
+            figures,
         )
 
 
@@ -90,7 +92,9 @@ class SeveralSteps:
 
     def function(self, slots: int) -> Traced:
         """Return the function for a part of so many slots."""
-        return self._short if slots <= MOST_SLOTS else self._long
+        if slots > MOST_SLOTS:
+            return self._long
+        return self._short
 
     @staticmethod
     def arguments(
@@ -117,7 +121,7 @@ class SeveralSteps:
     @staticmethod
     def _traced(setup: Setup, shards: StepShards, longest: int | None) -> Traced:
         """Return the function; `SeveralDone` reads its result, float32."""
-        step_of = _step_of(setup, shards)
+        step_of = part_of_step(setup, shards)
         pieces = setup.job.pieces
 
         def train(
@@ -178,16 +182,17 @@ class SeveralSteps:
         )
 
 
-def _step_of(setup: Setup, shards: StepShards) -> Any:
-    """Return the function, in a graph, of one worker's part of one step behind its pull.
+def part_of_step(setup: Setup, shards: StepShards, slots: int | None = None) -> Any:
+    """Return the function, in a graph, of a worker's part of a step behind its pull.
 
-    It returns the times at which pull, compute and push ended, and loss and right answers of each
-    slot, float32 (slots, 2).
+    The part has so many slots, an aligned subtree, or as many neighbours as the call says. The
+    function returns the times at which pull, compute and push ended, and loss and right answers of
+    each slot, float32 (slots, 2).
     """
     windows = setup.windows
     gradient_of = setup.gradient_of
 
-    def part_of_step(
+    def computed_and_pushed(
         now: Any,
         step: Any,
         generation: Any,
@@ -201,13 +206,16 @@ def _step_of(setup: Setup, shards: StepShards) -> Any:
         inputs, classes = windows.gather(rows, standardization)
         examples = LabelledExamples(inputs, classes, sizes, windows.gather_weights(rows))
         row_names = windows.identified(rows, standardization)
-        part = (firsts[0], tf.shape(sizes)[0])
+        part = (firsts[0], slots or tf.shape(sizes)[0])
         gradients = gradient_of.of_fit(standardization, row_names).sums(
-            (now.trained, now.statistics), examples, part, seed, shards.nodes, ragged=True
+            (now.trained, now.statistics), examples, part, seed, shards.nodes, ragged=not slots
         )
-        computed = time_after(gradients.nodes)
+        nodes = gradients.nodes
+        if slots:
+            nodes = tf.stack(nodes)
+        computed = time_after(nodes)
         figures = tf.stack([gradients.losses, gradients.hits], 1)
-        sent = shards.contribute(gradients.nodes, step, firsts, generation, figures)
-        return [pulled, computed, time_after(sent)], figures
+        pushed = time_after(shards.contribute(nodes, step, firsts, generation, figures))
+        return [pulled, computed, pushed], figures
 
-    return part_of_step
+    return computed_and_pushed

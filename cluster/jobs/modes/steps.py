@@ -26,9 +26,8 @@ from cluster.jobs.modes import (
     int64,
     parts_of,
     standardization_of,
-    time_after,
 )
-from cluster.jobs.modes.several_steps import SeveralDone, SeveralSteps
+from cluster.jobs.modes.several_steps import SeveralDone, SeveralSteps, part_of_step
 from core.consistency import MOST_UPDATES, Grant, subtree_sizes, tree_sum
 from core.consistency.synchronous import Synchronous
 from core.engine.runtime import Traced, trace
@@ -36,7 +35,7 @@ from core.engine.workers import Item, Outcome
 from core.ground.lazy import tf
 from core.status.parts import largest
 from ps_node.step_shards import StepShards
-from worker_node.gradient import LabelledExamples, slot_sizes
+from worker_node.gradient import slot_sizes
 
 HEAD = 4
 """Elements of a reply before its losses: the norm of the step before; pull, compute and push
@@ -73,7 +72,7 @@ class SynchronousMode(Mode):
         )
         self._finish(setup.state.next_id - 1, np.zeros(job.pieces, np.float32), 1.0, 0.0)
         self._open = defaultdict[int, _Open](_Open)
-        """By the step's number in the run."""
+        """Each has the number of its step in the run."""
         self._several: SeveralSteps | None = None
         self._train: dict[int, Traced] = {}
         """The function for each number of slots, where a call does no several steps."""
@@ -82,7 +81,9 @@ class SynchronousMode(Mode):
             self._several = SeveralSteps(setup, self.shards)
             policy.most_updates = MOST_UPDATES
         else:
-            sizes = subtree_sizes(job.pieces) if setup.job.facts.needs_roles() else (job.pieces,)
+            sizes = subtree_sizes(job.pieces)
+            if not job.facts.needs_roles():
+                sizes = (job.pieces,)
             self._train = {count: self._traced(count, setup) for count in sizes}
         self._settle = self._traced_settling()
 
@@ -102,9 +103,8 @@ class SynchronousMode(Mode):
 
     def _traced(self, slots: int, setup: Setup) -> Traced:
         """Return the function that computes so many slots."""
-        windows = setup.windows
-        gradient_of = setup.gradient_of
         shards = self.shards
+        part = part_of_step(setup, shards, slots)
 
         def train(
             before: Any,
@@ -113,39 +113,25 @@ class SynchronousMode(Mode):
             before_rate: Any,
             generation: Any,
             step: Any,
-            first: Any,
-            rows: Any,
-            sizes: Any,
-            seed: Any,
-            standardization: Any,
+            firsts: Any,
+            *others: Any,
         ) -> Any:
             begin = tf.timestamp()
             now = shards.advance(before, counted, share, before_rate, generation)
-            pulled = time_after(now.trained, now.statistics)
-            inputs, classes = windows.gather(rows, standardization)
-            examples = LabelledExamples(inputs, classes, sizes, windows.gather_weights(rows))
-            row_names = windows.identified(rows, standardization)
-            gradients = gradient_of.of_fit(standardization, row_names).sums(
-                (now.trained, now.statistics), examples, (first, slots), seed, shards.nodes
-            )
-            nodes = tf.stack(gradients.nodes)
-            computed = time_after(nodes)
-            figures = tf.stack([gradients.losses, gradients.hits], 1)
-            sent = shards.contribute(nodes, step, first[None], generation, figures)
-            pushed = time_after(sent)
-            times = tf.stack([pulled - begin, computed - pulled, pushed - computed])
-            seconds = tf.cast(times, tf.float32)
-            return tf.concat([[now.norm], seconds, gradients.losses, gradients.hits], 0)
+            ends, figures = part(now, step, generation, firsts, *others)
+            times = tf.stack(ends) - tf.stack([begin, *ends[:-1]])
+            head = [[now.norm], tf.cast(times, tf.float32)]
+            return tf.concat([*head, tf.reshape(figures, [-1])], 0)
 
         return trace(
             train,
             *self._signature(),
             int64(),
-            int32(),
-            int32(None),
+            int32(1),
             int32(slots),
+            int32(None),
             int32(2),
-            standardization_of(windows),
+            standardization_of(setup.windows),
             name="part",
         )
 
@@ -174,9 +160,9 @@ class SynchronousMode(Mode):
             *self._before,
             np.int64(self.shards.generation),
             np.int64(step),
-            np.int32(grant.first),
-            rows,
+            np.array([grant.first], np.int32),
             self._sizes[places],
+            rows,
             seed,
             stretch.standardization,
         )
@@ -194,7 +180,7 @@ class SynchronousMode(Mode):
             *several.arguments(
                 step,
                 self.shards.generation,
-                self.policy.step_seconds if isinstance(self.policy, Synchronous) else 0.0,
+                self._step_seconds,
                 [float(before), *(stretch.rate_of(update.batches[0]) for update in updates[:-1])],
                 [self._dropout_seed(update.batches[0]) for update in updates],
                 slots,
@@ -225,6 +211,12 @@ class SynchronousMode(Mode):
             ItemResult((pull, compute, push), windows, 0.0, steps.get(update.id))
             for update in updates[: call.done]
         ]
+
+    @property
+    def _step_seconds(self) -> float:
+        if isinstance(self.policy, Synchronous):
+            return self.policy.step_seconds
+        return 0.0
 
     def _replied(self, grant: Grant, outcome: Outcome, call: SeveralDone) -> range:
         """Record the reply with the policy, and the seconds without the wait for the others."""
