@@ -12,7 +12,6 @@ from ps_node.optimizers import Optimizer
 from ps_node.shard import PlacedVector, VectorState, Wire
 from ps_node.steps import NO_STEP, StepShard, step_words
 
-FIRST_PAUSE_SECONDS = 0.0005
 LONGEST_PAUSE_SECONDS = 0.05
 PAUSE_SHARE = 0.25
 """A worker that waits for the others' parts asks again after this share of the time that it has
@@ -86,25 +85,26 @@ class StepShards(PlacedVector[StepShard]):
         """
         return Pulled(*self._advance(step, counted, share, rate, generation))
 
-    def wait_until_whole(self, step: Any, generation: Any, patience: Any) -> Any:
+    def wait_until_whole(self, step: Any, generation: Any, patience: Any, pause: Any) -> Any:
         """Return whether all slots of `step` are here, after at most `patience` seconds, float32.
 
-        The pauses count: a worker's clock may be set meanwhile.
+        It asks again after `pause` seconds, and later after a share of the time that it has waited.
+        Only the pauses count: a worker's clock may be set meanwhile.
         """
-        request = step_words(step, generation)
+        first = self.shards[0]
+        with tf.device(first.device):  # once, and not with each question
+            request = tf.identity(step_words(step, generation))
 
-        def ask(waited: Any, is_whole: Any) -> tuple[Any, Any]:
-            del is_whole
-            pause = PAUSE_SHARE * waited
-            pause = tf.clip_by_value(pause, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-            with tf.control_dependencies([paused(pause)]):
-                question = tf.identity(request)
-            return waited + pause, tf.identity(self.shards[0].is_whole(question))
+        def ask(waited: Any, _: Any) -> tuple[Any, Any]:
+            is_whole = tf.identity(first.is_whole(request))
+            seconds = tf.clip_by_value(PAUSE_SHARE * waited, pause, LONGEST_PAUSE_SECONDS)
+            with tf.control_dependencies([paused(tf.where(is_whole, 0.0, seconds))]):
+                return waited + seconds, tf.identity(is_whole)
 
         _, is_whole = tf.while_loop(
             lambda waited, is_whole: ~is_whole & (waited < patience),
             ask,
-            [tf.constant(0.0), tf.identity(self.shards[0].is_whole(request))],
+            [tf.constant(0.0), tf.constant(False)],
             parallel_iterations=1,
         )
         return is_whole
@@ -162,9 +162,9 @@ class StepShards(PlacedVector[StepShard]):
             update = shard.contribution(self.layout, nodes, firsts, header, figures)
             return tf.identity(shard.contribute(update))
 
-        # The first shard last: who asks that one whether a step is whole need not ask the others.
         fresh = [sent_to(shard) for shard in self.shards[1:]]
-        with tf.control_dependencies(fresh):
+        # The first shard last, where workers ask it for all whether a step is whole.
+        with tf.control_dependencies(fresh if self._recipe.logs else []):
             nodes = tf.identity(nodes)
             fresh.append(sent_to(self.shards[0]))
         return tf.add_n(fresh)

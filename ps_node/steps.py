@@ -100,7 +100,8 @@ class StepShard(ShardOnServer):
     def contribute(self, update: Any) -> Any:
         """Keep partial sums; `update` is what `contribution` makes of them.
 
-        Returns int64 1, or 0 if they were dropped, because one of their slots is here already.
+        Returns int64 1, or 0 if all of them were dropped: those whose slots are all here, however
+        they were cut.
         """
         with tf.device(self.device):
             # Split before the branches, or TensorFlow would place their switches on the worker (see
@@ -121,14 +122,25 @@ class StepShard(ShardOnServer):
             with tf.control_dependencies([lock]):
                 step, awaited = self._step_of(header)
                 expected = awaited & (self.closed.read_value() < step)
-                latest = tf.gather(self.covered.read_value(), slots)
-                fresh = expected & tf.reduce_all(tf.not_equal(latest, step))
+                missing = tf.not_equal(tf.gather(self.covered.read_value(), slots), step)
+                # Subtrees of one tree: a node's slots are all here, or what is here of them is in
+                # smaller nodes, whose place it takes.
+                node_of_slot = tf.searchsorted(firsts, slots, side="right") - 1
+                is_new = tf.math.unsorted_segment_max(
+                    tf.cast(missing, tf.int32), node_of_slot, nodes
+                )
+                fresh = expected & tf.reduce_any(missing)
 
             def keep() -> Any:
+                new_nodes = tf.where(is_new > 0)[:, 0]
+                new_firsts = tf.gather(firsts, new_nodes)
+                new_slots = tf.gather(slots, tf.where(tf.gather(is_new, node_of_slot) > 0)[:, 0])
                 written = tf.raw_ops.LookupTableInsertV2(
-                    table_handle=self.rows, keys=firsts, values=rows
+                    table_handle=self.rows, keys=new_firsts, values=tf.gather(rows, new_nodes)
                 )
-                writes = [written, marked(self.received, firsts, step)]
+                emptied = marked(self.received, new_slots, tf.constant(NONE_YET, tf.int64))
+                with tf.control_dependencies([emptied]):
+                    writes = [written, marked(self.received, new_firsts, step)]
                 if self._keeps_figures:
                     writes.append(
                         tf.raw_ops.ResourceScatterUpdate(
@@ -138,7 +150,7 @@ class StepShard(ShardOnServer):
                         )
                     )
                 with tf.control_dependencies(writes):
-                    covered = marked(self.covered, slots, step)
+                    covered = marked(self.covered, new_slots, step)
                 with tf.control_dependencies([covered]):
                     return tf.constant(1, tf.int64)
 
@@ -158,7 +170,7 @@ class StepShard(ShardOnServer):
         else:
             sums = sent(nodes[0], self, layout)
         sizes = tf.stack([tf.shape(firsts)[0], tf.shape(figures)[0]])
-        # Together: Grappler takes small whole numbers for 0.0 where it sees their bits as constants.
+        # Together: Grappler takes the bits of a small number for 0.0 where they are a constant.
         numbers = tf.concat([sizes, firsts], 0)
         pieces = [step, tf.bitcast(numbers, tf.float32), sums]
         if self._keeps_figures:

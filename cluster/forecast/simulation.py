@@ -55,6 +55,11 @@ MOST_LOST = 3
 """Calls of each worker that may be given up before one ends."""
 
 
+STEP_TRIPS = 5
+"""Round trips of a step in a call of several: whether the step before is whole, its end in two, a
+part to all servers but the first, and to the first."""
+
+
 class Links(NamedTuple):
     """The link of each node: bytes a second, and seconds there and back."""
 
@@ -206,8 +211,11 @@ class Simulation:
                 case Deliver(outcome):
                     self._lost = 0
                     grant = self._source.granted(outcome)
-                    seconds = outcome.value if grant.updates > 1 else outcome.seconds
-                    done = self._policy.replied(grant, outcome.task, seconds)
+                    seconds = outcome.seconds
+                    if self._costs.several and self._costs.in_parts:
+                        seconds = outcome.value
+                    own_seconds = seconds / grant.updates
+                    done = self._policy.replied(grant, outcome.task, own_seconds)
                     self.complete += [self._now] * len(done)
                 case ProbeSuspect(task):
                     self._at(self._now, partial(self._handle, Probed(task, True)))
@@ -234,6 +242,8 @@ class Simulation:
         half = Stage(COORDINATOR, seconds / 2, COORDINATOR)
         trip = self._links.round_trip_seconds
         own_trips = Stage(LINK, (ROUND_TRIPS - 1) * trip)
+        if costs.several and costs.in_parts:
+            own_trips = Stage(LINK, STEP_TRIPS * trip)
         yield half
         yield Stage(LINK, trip / 2)
         if costs.facts.parameters == "workers":

@@ -20,7 +20,7 @@ from cluster.jobs.fit import (
     is_better,
     refuse_without_loss,
 )
-from cluster.jobs.modes import Mode, Step, Stretch, WorkSource, parts_of
+from cluster.jobs.modes import Mode, Step, Stretch, WorkSource, parts_of_each
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.run_logs import Hold
 from cluster.jobs.session import Runner
@@ -277,16 +277,15 @@ class Trainer:
             fit.train_seconds += seconds
             self._pace = len(complete) / max(1e-9, seconds)
             last = self._mode.settle()
-            # An unfinished step is never applied; a push without a reply may be.
+            # Workers finish a step without the coordinator only before their calls reply.
             if last is None:
-                begun = source.begun
+                fit.scheduled += len(source.begun)
             else:
-                begun = complete
-            fit.scheduled += len(begun)
+                fit.scheduled += len(complete)
         settled = not complete or last is None or self._settle(last)
         following = updates[0].id + len(complete)
         self.consistent = complete == set(range(updates[0].id, following))
-        if not settled or begun != complete:
+        if not settled or source.begun != complete:
             # Calls under way push whenever they end: what is read, kept and tested from here on
             # must not change.
             self._mode.shards.fence()
@@ -303,9 +302,9 @@ class Trainer:
         for outcome in self._runner.run(source, lambda: self._cancel.asked, CALLS_SECONDS):
             results = source.read(outcome)
             seconds = outcome.seconds / max(1, len(results))
-            for update, result in results:
+            parts = parts_of_each([result.seconds for _, result in results], outcome.seconds)
+            for (update, result), part_seconds in zip(results, parts, strict=True):
                 windows += result.windows
-                part_seconds = parts_of(result.seconds, seconds)
                 self._emit(
                     Stepped(outcome.task, result.windows, result.staleness, seconds, part_seconds)
                 )

@@ -45,6 +45,8 @@ class Grant:
 class Policy(Protocol):
     """Decides what an idle worker may begin now. Pure: the time is an argument."""
 
+    step_seconds: float
+    """Time of a step whose parts were all dealt out at once; 0.0 where no step is."""
     most_updates: int
     """Updates of a grant at most; at 0 the workers' functions do one, of an aligned subtree."""
 
@@ -57,10 +59,11 @@ class Policy(Protocol):
         `live` are the workers of the cluster, `now` a time in seconds that never runs backwards.
         """
 
-    def replied(self, grant: Grant, task: int, seconds: float) -> range:
-        """Record the first reply to a grant, and the seconds of its work.
+    def replied(self, grant: Grant, task: int, seconds: float, done: int | None = None) -> range:
+        """Record the first reply to a grant, and the seconds of the worker's own work an update.
 
-        Return the updates that are complete with it.
+        `done` of its updates were done, all without it. Return the updates that are complete with
+        the reply.
         """
 
     def exhausted(self) -> bool:
@@ -88,7 +91,7 @@ LEAST_COMPUTING = 1 / 8
 """Part of a reply's time that counts as computing at least, however long the fixed time seems."""
 
 
-CALL_SECONDS = 0.25
+SEVERAL_SECONDS = 0.25
 """A call of several updates takes about so long at most: a drain, a cancel and the figures of a run
 wait for its end. By then the coordinator's part of a call (1 to 3 ms) is small."""
 
@@ -99,8 +102,8 @@ figures do not fit into an answer (`core.engine.codecs`)."""
 
 
 def updates_in_call(seconds: float, most: int) -> int:
-    """Return how many updates of so many seconds a call of CALL_SECONDS has: 1 to `most`."""
-    return max(1, min(most, int(CALL_SECONDS / seconds)))
+    """Return how many updates of so many seconds a call of SEVERAL_SECONDS has: 1 to `most`."""
+    return max(1, min(most, int(SEVERAL_SECONDS / seconds)))
 
 
 class Speeds:
@@ -119,7 +122,7 @@ class Speeds:
         else:
             self._usual = 1.0
         self._replies: dict[int, deque[tuple[int, float]]] = {}
-        """The last replies of each worker: slots of an update, its seconds."""
+        """The last updates in each worker's replies: slots, seconds."""
         self._fixed: dict[int, float] = {}
         self.fixed_seconds = 0.0
         """Time that a part of any size takes: the median of the workers'."""
@@ -132,17 +135,17 @@ class Speeds:
         self._total: tuple[Set[int], float] | None = None
         self._fastest: tuple[Set[int], list[float]] | None = None
 
-    def observe(self, task: int, slots: int, seconds: float) -> None:
-        """Record the seconds that a worker took for `slots` slots of an update.
+    def observe(self, task: int, slots: int, seconds: float, updates: int = 1) -> None:
+        """Record the seconds that a worker took for `slots` slots of each of some updates.
 
         Pull and push are included. The first reply of each size does not count: the worker
-        instantiates the graph then.
+        instantiates the graph then. One reply is never the most of the HISTORY.
         """
         if (task, slots) not in self._known:
             self._known.add((task, slots))
         elif seconds > 0:
             replies = self._replies.setdefault(task, deque(maxlen=HISTORY))
-            replies.append((slots, seconds))
+            replies.extend([(slots, seconds)] * min(updates, HISTORY // 2 - 1))
             self._fit(task, replies)
             self._medians[task] = median(
                 size / max(took - self.fixed_seconds, took * LEAST_COMPUTING)
@@ -259,6 +262,7 @@ class WholeUpdates:
         self._slots = slots
         self.speeds = speeds
         self.most_updates = 0
+        self.step_seconds = 0.0
         self.begin(range(0))
 
     def begin(self, updates: range) -> None:
@@ -297,7 +301,7 @@ class WholeSteps(WholeUpdates):
         self._open = True
         return Grant(self._next, 0, self._slots)
 
-    def replied(self, grant: Grant, task: int, seconds: float) -> range:
+    def replied(self, grant: Grant, task: int, seconds: float, done: int | None = None) -> range:
         """Take the step as complete."""
         self._next = self._next + 1
         self._open = False

@@ -1,6 +1,6 @@
 """`mode: async`: every update is a push of its own, applied as it arrives."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from core.consistency import Grant, WholeUpdates, updates_in_call
 from core.inventory.extensions import ModeFacts
@@ -26,7 +26,7 @@ class Asynchronous(WholeUpdates, ModeFacts):
     Options: ClassVar[type[Section] | None] = None
 
     @classmethod
-    def several_a_call(cls) -> bool:
+    def several_a_call(cls, options: Any) -> bool:
         """Return True."""
         return True
 
@@ -72,8 +72,8 @@ class Asynchronous(WholeUpdates, ModeFacts):
         """Return whether `update` may begin now, with so many workers; subclasses decide."""
         return True
 
-    def replied(self, grant: Grant, task: int, seconds: float) -> range:
+    def replied(self, grant: Grant, task: int, seconds: float, done: int | None = None) -> range:
         """Take its updates as complete."""
-        self.speeds.observe(task, grant.slots, seconds / grant.updates)
+        self.speeds.observe(task, grant.slots, seconds, grant.updates)
         self.under_way.pop(grant.update, None)
         return grant.numbers

@@ -38,7 +38,7 @@ class LocalSteps(Asynchronous):
     Options = LocalSettings
 
     @classmethod
-    def several_a_call(cls) -> bool:
+    def several_a_call(cls, options: Any) -> bool:
         """Return False: an update has several batches."""
         return False
 

@@ -1,5 +1,7 @@
 """`mode: ssp`: asynchronous pushes with bounded staleness."""
 
+from typing import Any
+
 from pydantic import Field
 
 from core.consistency import Speeds
@@ -38,7 +40,7 @@ class BoundedStaleness(Asynchronous):
     Options = SspSettings
 
     @classmethod
-    def several_a_call(cls) -> bool:
+    def several_a_call(cls, options: Any) -> bool:
         """Return False: each update waits for those of earlier clocks."""
         return False
 

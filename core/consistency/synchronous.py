@@ -60,7 +60,7 @@ class Synchronous(ModeFacts):
     summary = "waits for all of a step"
     update = "one step: a batch, computed in parts by all workers"
     waits = "all workers, once a step"
-    costs = "three round trips a step, and the slowest part"
+    costs = "five round trips a step at most, and the slowest part"
     parameters = "servers"
     in_steps = True
     repeatable = True
@@ -68,9 +68,9 @@ class Synchronous(ModeFacts):
     Options = SyncSettings
 
     @classmethod
-    def several_a_call(cls) -> bool:
-        """Return True."""
-        return True
+    def several_a_call(cls, options: SyncSettings) -> bool:
+        """Return whether a step waits for all of its slots."""
+        return options.quorum is None
 
     @classmethod
     def same_bits(cls, options: SyncSettings) -> bool:
@@ -90,7 +90,6 @@ class Synchronous(ModeFacts):
         self.speeds = speeds
         self.most_updates = 0
         self.step_seconds = 0.0
-        """Time that a step takes whose parts were all dealt out at once."""
         self._refused: set[int] = set()
         """Workers that were too slow to get a part when they asked last."""
         self._backup_workers = backup_workers
@@ -104,14 +103,11 @@ class Synchronous(ModeFacts):
         speed."""
         self._lagging: set[int] = set()
         """Workers whose part was withdrawn, until they ask for another."""
+        self._now = 0.0
+        """Time of the last request."""
         self._calm_from = 0
         """Step before which parts are dealt out one by one: others waited in vain for a part."""
         self.begin(range(0))
-
-    @property
-    def waits_for_all(self) -> bool:
-        """Whether all slots make a step."""
-        return self._quorum == self.slots
 
     def begin(self, updates: range) -> None:
         """Start the first step, and forget the grants that were withdrawn."""
@@ -160,6 +156,7 @@ class Synchronous(ModeFacts):
         """Grant slots of the open step, and of steps after it, or a late part again, or None."""
         if self._step >= self._stop:
             return None
+        self._now = now
         self._lagging.discard(task)
         self._served_at.setdefault(task, self._step)
         if self._dealt is None and len(self._free) == 1 and len(self._free[0]) == self.slots:
@@ -214,10 +211,9 @@ class Synchronous(ModeFacts):
         if (
             not self.most_updates
             or not workers
-            or not self.waits_for_all
             or self._step < self._calm_from
             or not judged >= set(workers)
-            or self._owed_of(live)
+            or not self._owed_of(live) <= self._lagging
         ):
             return
         counts = self.speeds.dealt(self.slots, workers)
@@ -292,8 +288,12 @@ class Synchronous(ModeFacts):
             self._first_late = min(times, default=float("inf"))
         if now < self._first_late - CLOCK_SECONDS:
             return None
-        for grant, part in self._parts.items():
-            if part.task != task and part.backup is None and now > part.late_at:
+        late = [grant for grant, part in self._parts.items() if now > part.late_at]
+        for grant in late:
+            part = self._parts[grant]
+            # In several steps all wait for the slowest, and nothing says which one that is.
+            alone = grant.updates == 1 or len(late) == 1
+            if alone and part.task != task and part.backup is None:
                 part.backup = task
                 self._backups += 1
                 self._first_late = None
@@ -301,7 +301,7 @@ class Synchronous(ModeFacts):
         return None
 
     def replied(self, grant: Grant, task: int, seconds: float, done: int | None = None) -> range:
-        """Count the part in its first `done` steps, all without it; see the protocol.
+        """Count the part in its first `done` steps.
 
         Fewer than all: the worker waited in vain for the others' parts. Steps are dealt out one by
         one then, for a while.
@@ -309,8 +309,7 @@ class Synchronous(ModeFacts):
         if done is None:
             done = grant.updates
         were_measured = self.speeds.are_measured
-        if done:
-            self.speeds.observe(task, grant.slots, seconds / done)
+        self.speeds.observe(task, grant.slots, seconds, done)
         if self.speeds.are_measured and not were_measured:
             for granted, open_part in self._parts.items():
                 open_part.late_at = self._late_at(open_part.task, granted, open_part.since)
@@ -318,7 +317,7 @@ class Synchronous(ModeFacts):
         before = self._step
         if grant not in self._parts:
             return range(before, before)
-        self._lagging |= self._ended(grant) - {task}
+        self._lagging |= self._ended(grant, task) - {task}
         self._first_late = None
         reached = grant.update + done
         for slot in range(grant.first, grant.first + grant.slots):
@@ -341,16 +340,20 @@ class Synchronous(ModeFacts):
         self._arrived = [max(arrived, self._step) for arrived in self._arrived]
         over = [grant for grant in self._parts if grant.numbers.stop <= self._step]
         for grant in over:
-            self._lagging |= self._ended(grant)
+            self._lagging |= self._ended(grant, None)
         self._withdrawn += over
         return True
 
-    def _ended(self, grant: Grant) -> set[int]:
-        """Forget a part that was under way; return the workers that compute it."""
+    def _ended(self, grant: Grant, by: int | None) -> set[int]:
+        """Forget a part that was under way, and ended by a worker; return those that compute it."""
         part = self._parts.pop(grant)
         if part.backup is None:
             return {part.task}
         self._backups -= 1
+        if by != part.task:
+            # Its reply counts no more, but it took so long at least.
+            seconds = (self._now - part.since) / grant.updates
+            self.speeds.observe(part.task, grant.slots, seconds, grant.updates)
         return {part.task, part.backup}
 
     def exhausted(self) -> bool:

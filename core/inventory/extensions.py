@@ -70,7 +70,7 @@ class ModeFacts:
         return 0
 
     @classmethod
-    def several_a_call(cls) -> bool:
+    def several_a_call(cls, options: Any) -> bool:
         """Whether a call may do several updates, one after the other."""
         return False
 

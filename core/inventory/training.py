@@ -333,7 +333,8 @@ class TrainJob(_KeysAndModes):
         adds up what no codec rounds.
         """
         fits = not self.facts.in_steps or (by_library and self.codec.name == "fp32")
-        return self.facts.several_a_call() and self.device.kind == "cpu" and fits
+        several = self.facts.several_a_call(self.mode_options)
+        return several and self.device.kind == "cpu" and fits
 
     def auto_slots(self, workers: int, cores: Sequence[int], *, own_model: bool) -> BatchSlots:
         """Return what `auto` slots are on `workers` workers, some of which said their `cores`."""

@@ -72,6 +72,19 @@ class Placed:
         where = np.array([first], np.int32), np.zeros((size, 2), np.float32)
         return int(self.contribute_(node[None], np.array([step, generation]), *where))
 
+    def contribute_many(self, step: int, cut: Sequence[tuple[int, int]]) -> int:
+        """How many shards kept any of the sums of neighbouring subtrees, (first, slots)."""
+        gradients, statistics = slots(step)
+        nodes = tf.stack(
+            [
+                self.node(gradients[first : first + size], statistics[first : first + size])
+                for first, size in cut
+            ]
+        )
+        firsts = np.array([first for first, _ in cut], np.int32)
+        figures = np.zeros((sum(size for _, size in cut), 2), np.float32)
+        return int(self.contribute_(nodes, np.array([step, 0]), firsts, figures))
+
     def node(self, gradients: NDArray[np.float32], statistics: NDArray[np.float32]) -> Any:
         """Add up some slots as a worker does."""
         leaves = map(tf.constant, np.concatenate([gradients, statistics], 1))
@@ -232,19 +245,30 @@ def test_a_part_that_came_before_or_comes_when_its_step_is_closed_is_dropped() -
 def test_a_step_that_lacks_a_slot_ends_for_no_worker_that_asks() -> None:
     store = placed(2)
     store.contribute(0, 0, 4)
-    asked = trace(lambda step: store.shards.wait_until_whole(step, 0, 0.0), NUMBER)
+    asked = trace(lambda step: store.shards.wait_until_whole(step, 0, 0.001, 0.002), NUMBER)
     assert [bool(asked(np.int64(step))) for step in (-1, 0, 1)] == [True, False, False]
     store.contribute(0, 4, 1)
     assert bool(asked(np.int64(0)))
+
+
+def test_of_neighbouring_sums_those_count_whose_slots_are_missing() -> None:
+    store, whole = placed(2), placed(2)
+    whole.whole_step(0)
+    assert store.contribute_many(0, [(1, 1), (2, 2)]) == 2
+    assert store.contribute_many(0, [(2, 2), (4, 1)]) == 2, "the second is new"
+    assert store.contribute_many(0, [(1, 1), (2, 2), (4, 1)]) == 0
+    assert store.contribute_many(0, [(0, 2), (2, 2)]) == 2, "slot 0 was missing"
+    store.advance(0)
+    assert_array_equal(store.shards.read(), whole.shards.read())
 
 
 def test_slots_that_are_here_already_count_once_however_they_are_cut() -> None:
     """A worker that was taken for lost may go on while others compute its slots in other parts."""
     store, whole = placed(2), placed(2)
     whole.whole_step(0)
-    assert store.contribute(0, 2, 2) == 2
-    assert store.contribute(0, 0, 4) == 0, "two of its slots are here"
-    assert store.contribute(0, 0, 2) == 2
+    assert store.contribute(0, 2, 1) == 2
+    assert store.contribute(0, 0, 4) == 2, "it takes the place of the one slot"
+    assert store.contribute(0, 0, 2) == 0
     assert store.contribute(0, 4, 1) == 2
     store.advance(0)
     assert_array_equal(store.shards.read(), whole.shards.read())

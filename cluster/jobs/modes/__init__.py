@@ -214,6 +214,23 @@ def parts_of(seconds: tuple[float, float, float], whole: float) -> dict[str, flo
     return {**dict(zip(PARTS[:3], seconds, strict=True)), "wait": max(0.0, whole - sum(seconds))}
 
 
+def parts_of_each(
+    seconds: Sequence[tuple[float, float, float]], whole: float
+) -> list[dict[str, float]]:
+    """Return what `parts_of` does for each update of a call that took `whole` seconds.
+
+    They share its wait.
+    """
+    pull, compute, push = (sum(own[place] for own in seconds) for place in range(3))
+    total = parts_of((pull, compute, push), whole)
+    if not total or any(min(own) < 0.0 for own in seconds):
+        return [{} for _ in seconds]
+    wait = total["wait"] / max(1, len(seconds))
+    return [
+        {**dict(zip(PARTS[:3], own_seconds, strict=True)), "wait": wait} for own_seconds in seconds
+    ]
+
+
 def time_after(*tensors: Any) -> Any:
     """The time, in a traced function, once these tensors are there."""
     with tf.control_dependencies(tensors):

@@ -167,7 +167,7 @@ class AsynchronousMode(Mode):
     def read(
         self, grant: Grant, updates: Sequence[Update], outcome: Outcome, stretch: Stretch
     ) -> list[ItemResult]:
-        self.policy.replied(grant, outcome.task, outcome.seconds)
+        self.policy.replied(grant, outcome.task, outcome.seconds / grant.updates)
         results = []
         for update, figures in zip(updates, outcome.value.reshape(-1, FIGURES), strict=True):
             loss, hits, norm, staleness, forgot, *seconds = map(float, figures)

@@ -20,51 +20,52 @@ from cluster.jobs.modes import (
     standardization_of,
     time_after,
 )
-from core.consistency import CALL_SECONDS, MOST_UPDATES
+from core.consistency import MOST_UPDATES, SEVERAL_SECONDS
 from core.engine.runtime import Traced, trace
 from core.ground.lazy import tf
 from kernels.library import nodes as nodes_of
 from ps_node.step_shards import StepShards
+from ps_node.steps import NO_STEP
 from worker_node.gradient import LabelledExamples
 
-HEAD = 4
-"""Elements at the beginning of a reply: steps done; seconds of pull, compute and push."""
-MOST_SLOTS = 64
+HEAD = 5
+"""Elements at the beginning of a reply: steps done, and those of them that the worker computed;
+seconds of pull, compute and push."""
+MOST_ANSWERED_SLOTS = 64
 """Slots of a worker at most whose figures fit into an answer; those of more are fetched."""
 WAIT_STEPS = 4.0
-"""A worker waits for the others' parts CALL_SECONDS and the time of so many steps."""
+"""A worker waits for the others' parts SEVERAL_SECONDS and the time of so many steps."""
+PAUSE_STEPS = 0.05
+LEAST_PAUSE_SECONDS = 0.0005
+"""It asks whether they are there after this share of a step, and no sooner."""
 
 
 @dataclass(frozen=True)
 class SeveralDone:
-    """What a call came to: how many steps the worker did, and the `seconds` of all of them.
+    """What a call came to: how many steps are `done`, and the `seconds` of all of them.
 
+    The worker `computed` so many, the last ones; others had finished the steps before.
     `norms` is by step that of the step before, `sums` loss and right answers of a whole step,
     `figures`, float32 (slots, 2), those of the worker's slots in the last step it did, None if that
     step has its sums. `seconds` are of pull, compute and push.
     """
 
     done: int
+    computed: int
     seconds: tuple[float, float, float]
     norms: Mapping[int, float]
     sums: Mapping[int, tuple[float, float]]
     figures: NDArray[np.float32] | None
 
     @classmethod
-    def of_one(cls, value: NDArray[np.float32], step: int) -> "SeveralDone":
-        """Read the reply to a call of one step (`cluster.jobs.modes.steps`)."""
-        norm, pull, compute, push = map(float, value[:HEAD])
-        return cls(1, (pull, compute, push), {step: norm}, {}, value[HEAD:].reshape(-1, 2))
-
-    @classmethod
     def of(cls, value: NDArray[np.float32], first: int, steps: int) -> "SeveralDone":
         """Read the reply to a call of so many steps from `first` on."""
-        done = int(value[0])
-        pull, compute, push = map(float, value[1:HEAD])
+        done, computed = map(int, value[:2])
+        pull, compute, push = map(float, value[2:HEAD])
         norms, halves, logged, last = np.split(value[HEAD:], np.cumsum([steps, 2, 4 * steps]))
         (closed,) = halves.view(np.int64)
         figures = None
-        if first + done - 1 > closed:
+        if computed and first + done - 1 > closed:
             figures = last.reshape(-1, 2)
         sums = {
             step: (float(loss), float(hits))
@@ -73,6 +74,7 @@ class SeveralDone:
         }
         return cls(
             done,
+            computed,
             (pull, compute, push),
             {first + place: float(norms[place]) for place in range(done)},
             sums,
@@ -85,14 +87,16 @@ class SeveralSteps:
 
     def __init__(self, setup: Setup, shards: StepShards) -> None:
         """Trace them."""
-        self._short = self._traced(setup, shards, HEAD + 2 + 5 * MOST_UPDATES + 2 * MOST_SLOTS)
+        self._short = self._traced(
+            setup, shards, HEAD + 2 + 5 * MOST_UPDATES + 2 * MOST_ANSWERED_SLOTS
+        )
         self._long = self._short
-        if setup.job.pieces > MOST_SLOTS:
+        if setup.job.pieces > MOST_ANSWERED_SLOTS:
             self._long = self._traced(setup, shards, None)
 
     def function(self, slots: int) -> Traced:
         """Return the function for a part of so many slots."""
-        if slots > MOST_SLOTS:
+        if slots > MOST_ANSWERED_SLOTS:
             return self._long
         return self._short
 
@@ -112,7 +116,13 @@ class SeveralSteps:
         """
         return [
             np.array([step, generation], np.int64),
-            np.float32(CALL_SECONDS + WAIT_STEPS * step_seconds),
+            np.array(
+                [
+                    SEVERAL_SECONDS + WAIT_STEPS * step_seconds,
+                    max(LEAST_PAUSE_SECONDS, PAUSE_STEPS * step_seconds),
+                ],
+                np.float32,
+            ),
             np.array(rates, np.float32),
             np.stack(seeds),
             np.array([first for first, _ in nodes_of(part.start, len(part))], np.int32),
@@ -126,7 +136,7 @@ class SeveralSteps:
 
         def train(
             begin_and_generation: Any,
-            patience: Any,
+            patience_and_pause: Any,
             rates: Any,
             seeds: Any,
             firsts: Any,
@@ -135,35 +145,41 @@ class SeveralSteps:
             standardization: Any,
         ) -> Any:
             begin, generation = tf.unstack(begin_and_generation)
+            waits = tf.unstack(patience_and_pause)
             steps = tf.shape(rates)[0]
             rows = tf.reshape(rows, [steps, -1])
             all_slots = tf.ones([pieces])
 
-            def next_step(k: Any, _: Any, seconds: Any, norms: Any, last: Any) -> tuple[Any, ...]:
+            def next_step(k: Any, _: Any, taken: Any, norms: Any, last: Any) -> tuple[Any, ...]:
                 step = begin + tf.cast(k, tf.int64)
-                is_whole = shards.wait_until_whole(step - 1, generation, patience)
+                is_whole = shards.wait_until_whole(step - 1, generation, *waits)
                 started = time_after(is_whole)
                 with tf.control_dependencies([started]):
                     before = tf.identity(step - 1)
                 now = shards.advance_if_whole(is_whole, before, all_slots, rates[k], generation)
-                part = (step, generation, firsts, sizes, rows[k], seeds[k], standardization)
+                # Others may have finished this step, and further ones, in its place.
+                counts = now.ready & tf.equal(now.step, step)
+                own_step = tf.where(counts, step, tf.constant(NO_STEP, tf.int64))
+                part = (own_step, generation, firsts, sizes, rows[k], seeds[k], standardization)
                 ends, figures = step_of(now, *part)
                 times = tf.stack(ends) - tf.stack([started, *ends[:-1]])
-                # Others may have finished this step, and further ones, in its place.
+                line = tf.concat([[1.0], times], 0)
+                taken = taken + tf.where(counts, line, tf.zeros_like(line))
                 reached = tf.cast(tf.maximum(step + 1, now.step) - begin, tf.int32)
                 after = tf.where(now.ready, tf.minimum(reached, steps), k)
-                norms = tf.tensor_scatter_nd_update(norms, [[k]], [now.norm])
-                last = tf.where(now.ready, figures, last)
-                return after, now.ready, seconds + times, norms, last
+                norm = tf.where(counts, now.norm, 0.0)
+                norms = tf.tensor_scatter_nd_update(norms, [[k]], [norm])
+                last = tf.where(counts, figures, last)
+                return after, now.ready, taken, norms, last
 
-            shapes = [[], [], [3], [None], [None, 2]]
-            done, _, seconds, norms, last = tf.while_loop(
+            shapes = [[], [], [4], [None], [None, 2]]
+            done, _, taken, norms, last = tf.while_loop(
                 lambda k, ready, *_: ready & (k < steps),
                 next_step,
                 [
                     tf.constant(0),
                     tf.constant(True),
-                    tf.zeros([3], tf.float64),
+                    tf.zeros([4], tf.float64),
                     tf.zeros([steps]),
                     tf.zeros([tf.shape(sizes)[0], 2]),
                 ],
@@ -172,10 +188,10 @@ class SeveralSteps:
             )
             with tf.control_dependencies([done]):
                 numbers = begin + tf.range(tf.cast(steps, tf.int64))
-            head = tf.cast(tf.concat([[tf.cast(done, tf.float64)], seconds], 0), tf.float32)
+            head = tf.cast(tf.concat([[tf.cast(done, tf.float64)], taken], 0), tf.float32)
             return tf.concat([head, norms, shards.logged(numbers), tf.reshape(last, [-1])], 0)
 
-        signature = [int64(2), float32(), float32(None), int32(None, 2), int32(None)]
+        signature = [int64(2), float32(2), float32(None), int32(None, 2), int32(None)]
         windows = standardization_of(setup.windows)
         return trace(
             train, *signature, int32(None), int32(None), windows, name="part", longest=longest

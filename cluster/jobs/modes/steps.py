@@ -7,7 +7,7 @@ does several steps (`several_steps`).
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,6 @@ from cluster.jobs.modes import (
 )
 from cluster.jobs.modes.several_steps import SeveralDone, SeveralSteps, part_of_step
 from core.consistency import MOST_UPDATES, Grant, subtree_sizes, tree_sum
-from core.consistency.synchronous import Synchronous
 from core.engine.runtime import Traced, trace
 from core.engine.workers import Item, Outcome
 from core.ground.lazy import tf
@@ -76,10 +75,9 @@ class SynchronousMode(Mode):
         self._several: SeveralSteps | None = None
         self._train: dict[int, Traced] = {}
         """The function for each number of slots, where a call does no several steps."""
-        policy = self.policy
-        if isinstance(policy, Synchronous) and policy.waits_for_all and setup.several_a_call:
+        if setup.several_a_call:
             self._several = SeveralSteps(setup, self.shards)
-            policy.most_updates = MOST_UPDATES
+            self.policy.most_updates = MOST_UPDATES
         else:
             sizes = subtree_sizes(job.pieces)
             if not job.facts.needs_roles():
@@ -180,7 +178,7 @@ class SynchronousMode(Mode):
             *several.arguments(
                 step,
                 self.shards.generation,
-                self._step_seconds,
+                self.policy.step_seconds,
                 [float(before), *(stretch.rate_of(update.batches[0]) for update in updates[:-1])],
                 [self._dropout_seed(update.batches[0]) for update in updates],
                 slots,
@@ -196,44 +194,44 @@ class SynchronousMode(Mode):
     ) -> list[ItemResult]:
         step = stretch.first_id + grant.update
         if self._several is None:
-            call = SeveralDone.of_one(outcome.value, step)
+            norm, pull, compute, push = map(float, outcome.value[:HEAD])
+            figures = outcome.value[HEAD:].reshape(-1, 2)
+            call = SeveralDone(1, 1, (pull, compute, push), {step: norm}, {}, figures)
+            seconds = outcome.seconds
         else:
             call = SeveralDone.of(outcome.value, step, grant.updates)
+            seconds = sum(call.seconds) / max(1, call.computed)
+            if not parts_of(call.seconds, outcome.seconds):  # its clock was set meanwhile
+                seconds = outcome.seconds / grant.updates
         self._note(call, step + call.done - 1, grant.first)
-        complete = self._replied(grant, outcome, call)
+        complete = self.policy.replied(grant, outcome.task, seconds, call.done)
         steps = {
             number: self._complete(number, updates[number - grant.update], stretch)
             for number in complete
         }
-        pull, compute, push = (seconds / max(1, call.done) for seconds in call.seconds)
         windows = int(self._sizes[grant.first : grant.first + grant.slots].sum())
-        return [
-            ItemResult((pull, compute, push), windows, 0.0, steps.get(update.id))
-            for update in updates[: call.done]
-        ]
-
-    @property
-    def _step_seconds(self) -> float:
-        if isinstance(self.policy, Synchronous):
-            return self.policy.step_seconds
-        return 0.0
-
-    def _replied(self, grant: Grant, outcome: Outcome, call: SeveralDone) -> range:
-        """Record the reply with the policy, and the seconds without the wait for the others."""
-        if self._several is None or not isinstance(self.policy, Synchronous):
-            return self.policy.replied(grant, outcome.task, outcome.seconds)
-        seconds = outcome.seconds
-        if parts_of(call.seconds, seconds):
-            seconds = sum(call.seconds)
-        return self.policy.replied(grant, outcome.task, seconds, call.done)
+        pull, compute, push = (each / max(1, call.computed) for each in call.seconds)
+        results = []
+        for place, update in enumerate(updates[: call.done]):
+            result = ItemResult((pull, compute, push), windows, 0.0, steps.get(update.id))
+            if place < call.done - call.computed:
+                result = replace(result, seconds=(0.0, 0.0, 0.0), windows=0)
+            results.append(result)
+        return results
 
     def _note(self, call: SeveralDone, last: int, first: int) -> None:
-        """Note the figures of a call whose last step is `last`, of slots from `first` on."""
+        """Note the figures of a call whose last step is `last`, of slots from `first` on.
+
+        Those of steps that are complete by now are no news.
+        """
+        finished, *_ = self._before
         for step, norm in call.norms.items():
-            self._open[step].norm = largest((self._open[step].norm, norm))
+            if step > finished:
+                self._open[step].norm = largest((self._open[step].norm, norm))
         for step, sums in call.sums.items():
-            self._open[step].sums = sums
-        if call.figures is not None and call.done:
+            if step > finished:
+                self._open[step].sums = sums
+        if call.figures is not None and last > finished:
             for slot, (loss, hits) in enumerate(call.figures, first):
                 self._open[last].losses[slot] = float(loss)
                 self._open[last].hits[slot] = float(hits)

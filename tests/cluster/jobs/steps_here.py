@@ -96,7 +96,9 @@ class InTurn:
         self._slots = slots
         self._came = 0
 
-    def replied(self, grant: Grant, task: int, seconds: float) -> range:
+    step_seconds = 0.0
+
+    def replied(self, grant: Grant, task: int, seconds: float, done: int | None = None) -> range:
         self._came = (self._came + grant.slots) % self._slots
         return grant.numbers if self._came == 0 else range(0)
 

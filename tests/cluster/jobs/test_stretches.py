@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from cluster.jobs import training
+from cluster.jobs.cancel import Cancel
 from cluster.jobs.fit import Fit, Plan
-from cluster.jobs.modes import ItemResult, Memories, Step, parts_of
+from cluster.jobs.modes import ItemResult, Memories, Step, Stretch, parts_of, parts_of_each
 from cluster.jobs.run_logs import LET_GO, ChaosLog, Hold
 from core.consistency import Speeds
 from core.consistency.asynchronous import Asynchronous
@@ -144,6 +145,38 @@ def test_a_stretch_lasts_as_long_as_a_checkpoint_is_due_whatever_an_update_is_an
     assert len(keeper.gaps) > 40
 
 
+def test_a_call_of_several_steps_that_continues_behind_a_cancel_is_fenced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its steps end without the coordinator: what the servers have is no checkpoint."""
+    cancel = Cancel()
+    fenced: list[bool] = []
+
+    class Runner(PlayedRunner):
+        def run(
+            self, source: Any, stop: Callable[[], bool], linger_seconds: float = 0.0
+        ) -> Iterator[Outcome]:
+            del stop, linger_seconds
+            yield Outcome(source.draw(0), 0, None, 1.0, 1)
+            source.draw(0)
+            cancel._asked.set()
+
+    mode = PlayedMode()
+    monkeypatch.setattr(mode, "settle", lambda: Item(-1, "settle"))
+    mode.shards.fence = lambda: fenced.append(True)
+    mode.shards.has_applied_all_below = lambda next_id: next_id > 1
+    job = TrainJob.model_validate({"mode": "local", "batch_size": 1, "epochs": 1})
+    trainer = trainer_of(Runner(lambda _: 0.0, [0.0]), mode, job, cancel=cancel)
+    stretch = Stretch(0, lambda batch: 0.1, np.zeros((2, 1), np.float32), lambda: 1)
+    plan = Plan(job, np.arange(16))
+    monkeypatch.setattr(trainer, "_settle", lambda item: True)
+    fit = Fit(vector=np.zeros(1, np.float32))
+    trainer._stretch(plan, plan.fresh(0), stretch, fit)
+    assert fenced
+    assert not trainer.consistent
+    assert fit.cursor.done == 0
+
+
 @pytest.mark.parametrize(
     ("seconds", "believed"),
     table("cluster/jobs/rows", "parts of a step"),
@@ -168,3 +201,13 @@ def test_a_memory_is_lost_once_its_worker_had_one_in_this_fit() -> None:
     ):
         memories.record_reply(task, fit, forgot=forgot)
     assert (memories.lost, memories.holders) == (1, 1)
+
+
+def test_the_updates_of_a_call_share_its_wait_and_keep_their_own_times() -> None:
+    short, long = (0.1, 0.2, 0.1), (0.1, 0.6, 0.1)
+    found = parts_of_each([short, long], 1.6)
+    assert [parts["compute"] for parts in found] == [0.2, 0.6], "although one is above the mean"
+    assert [parts["wait"] for parts in found] == pytest.approx([0.2, 0.2])
+    assert parts_of_each([short, long], 1.0) == [{}, {}], "they took no longer than the call"
+    assert parts_of_each([(0.1, 0.9, 0.1), (0.1, -0.2, 0.1)], 1.6) == [{}, {}]
+    assert parts_of_each([], 0.3) == []

@@ -166,12 +166,10 @@ class Play:
         assert self.seen.complete.get(grant.update, self.now) == self.now, "no longer needed"
         done = outcome.value
         self.seen.slots[outcome.task] += grant.slots * done
-        if isinstance(self._policy, Synchronous) and self._server:
-            own_seconds = self._seconds[outcome.task] * grant.slots * done
-            complete = self._policy.replied(grant, outcome.task, own_seconds, done)
-        else:
-            complete = self._policy.replied(grant, outcome.task, outcome.seconds)
-        for update in complete:
+        own_seconds = outcome.seconds / grant.updates
+        if self._server:
+            own_seconds = self._seconds[outcome.task] * grant.slots
+        for update in self._policy.replied(grant, outcome.task, own_seconds, done):
             self.seen.complete[update] = self.now
 
     def _later(self, time: float, task: int, what: str) -> None:

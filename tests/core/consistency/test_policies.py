@@ -71,10 +71,10 @@ class Watched(BoundedStaleness):
             assert self.complete.issuperset(before)
         return grant
 
-    def replied(self, grant: Grant, task: int, seconds: float) -> range:
-        done = super().replied(grant, task, seconds)
-        self.complete = self.complete.union(done)
-        return done
+    def replied(self, grant: Grant, task: int, seconds: float, done: int | None = None) -> range:
+        complete = super().replied(grant, task, seconds, done)
+        self.complete = self.complete.union(complete)
+        return complete
 
 
 @given(cluster=clusters(), bound=st.integers(0, 3))
