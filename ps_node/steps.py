@@ -192,6 +192,9 @@ class StepShard(ShardOnServer):
         turns the total into a mean over the batch, then for each slot 1.0 if it counts.
         """
         with tf.device(self.device):
+            request = tf.identity(
+                request
+            )  # or the lock would wait for the worker in a message more
             lock = self.locked([request])
             with tf.control_dependencies([lock]):
                 step, awaited = self._step_of(request)
@@ -267,6 +270,9 @@ class StepShard(ShardOnServer):
         usable), the factor of its statistics, the learning rate.
         """
         with tf.device(self.device):
+            request = tf.identity(
+                request
+            )  # or the lock would wait for the worker in a message more
             lock = self.locked([request])
             with tf.control_dependencies([lock]):
                 step, awaited = self._step_of(request)

@@ -28,7 +28,7 @@ from core.status.events import Event
 from core.status.history import finite
 
 SAY_SECONDS = 1.0
-LATEST = 16
+LATEST = 8
 """Calls that the spread of their times is over: few, so that an earlier speed is forgotten."""
 FEWEST_CALLS = 8
 NINETIETH = statistics.NormalDist().inv_cdf(0.9)

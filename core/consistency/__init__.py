@@ -102,7 +102,11 @@ figures do not fit into an answer (`core.engine.codecs`)."""
 
 
 def updates_in_call(seconds: float, most: int) -> int:
-    """Return how many updates of so many seconds a call of SEVERAL_SECONDS has: 1 to `most`."""
+    """Return how many updates of so many seconds a call of SEVERAL_SECONDS has: 1 to `most`.
+
+    Take the last reply's seconds where they are more than usual: on a node that became slow a call
+    of many updates would last long.
+    """
     return max(1, min(most, int(SEVERAL_SECONDS / seconds)))
 
 
@@ -173,6 +177,13 @@ class Speeds:
     def seconds(self, slots: float, speed: float) -> float:
         """Return the time that a part takes at this speed."""
         return self.fixed_seconds + slots / speed
+
+    def latest_seconds(self, task: int, slots: int) -> float:
+        """Return the time of an update of so many slots by the worker's last reply; 0.0 before."""
+        if task not in self._replies:
+            return 0.0
+        size, seconds = self._replies[task][-1]
+        return seconds * slots / size
 
     @property
     def measured(self) -> Set[int]:

@@ -64,7 +64,8 @@ class Asynchronous(WholeUpdates, ModeFacts):
         """
         if not self.speeds.are_measured:
             return 1
-        seconds = self.speeds.seconds(self._slots, self.speeds.speed_of(task))
+        usual_seconds = self.speeds.seconds(self._slots, self.speeds.speed_of(task))
+        seconds = max(usual_seconds, self.speeds.latest_seconds(task, self._slots))
         share = (self._stop - self._next) // (2 * max(1, workers))
         return updates_in_call(seconds, min(self.most_updates, share))
 

@@ -221,7 +221,8 @@ class Synchronous(ModeFacts):
             self.speeds.seconds(slots, self.speeds.speed_of(task)) for task, slots in counts.items()
         )
         most = min(self.most_updates, self._stop - self._step)
-        updates = updates_in_call(self.step_seconds, most)
+        latest = max(self.speeds.latest_seconds(task, slots) for task, slots in counts.items())
+        updates = updates_in_call(max(self.step_seconds, latest), most)
         first = 0
         for task, slots in counts.items():
             self._dealt[task] = Grant(self._step, first, slots, updates)
