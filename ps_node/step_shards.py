@@ -85,11 +85,13 @@ class StepShards(PlacedVector[StepShard]):
         """
         return Pulled(*self._advance(step, counted, share, rate, generation))
 
-    def wait_until_whole(self, step: Any, generation: Any, patience: Any, pause: Any) -> Any:
+    def wait_until_whole(
+        self, step: Any, is_whole: Any, generation: Any, patience: Any, pause: Any
+    ) -> Any:
         """Return whether all slots of `step` are here, after at most `patience` seconds, float32.
 
-        It asks again after `pause` seconds, and later after a share of the time that it has waited.
-        Only the pauses count: a worker's clock may be set meanwhile.
+        It asks unless `is_whole` says so, again after `pause` seconds, and later after a share of
+        the time that it has waited. Only the pauses count: a worker's clock may be set meanwhile.
         """
         first = self.shards[0]
         with tf.device(first.device):  # once, and not with each question
@@ -104,7 +106,7 @@ class StepShards(PlacedVector[StepShard]):
         _, is_whole = tf.while_loop(
             lambda waited, is_whole: ~is_whole & (waited < patience),
             ask,
-            [tf.constant(0.0), tf.constant(False)],
+            [tf.constant(0.0), is_whole],
             parallel_iterations=1,
         )
         return is_whole
@@ -147,7 +149,7 @@ class StepShards(PlacedVector[StepShard]):
         return tf.identity(self.shards[0].logged(steps))
 
     def contribute(self, nodes: Any, step: Any, firsts: Any, generation: Any, figures: Any) -> Any:
-        """Send subtrees' sums; return for how many shards they were new, int64.
+        """Send subtrees' sums; return the answer of each shard, the first one's last, int64.
 
         See `StepShard.contribution`.
         """
@@ -167,4 +169,4 @@ class StepShards(PlacedVector[StepShard]):
         with tf.control_dependencies(fresh if self._recipe.logs else []):
             nodes = tf.identity(nodes)
             fresh.append(sent_to(self.shards[0]))
-        return tf.add_n(fresh)
+        return tf.stack(fresh)

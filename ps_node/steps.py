@@ -15,6 +15,9 @@ STEP_WORDS = 4
 """Elements at the beginning of each request of a step: the halves of the step and of the
 generation."""
 
+KEPT, WHOLE = 1, 2
+"""Answers to a contribution."""
+
 NONE_YET = -1
 
 NO_STEP = -2
@@ -100,8 +103,8 @@ class StepShard(ShardOnServer):
     def contribute(self, update: Any) -> Any:
         """Keep partial sums; `update` is what `contribution` makes of them.
 
-        Returns int64 1, or 0 if all of them were dropped: those whose slots are all here, however
-        they were cut.
+        Returns int64 KEPT, WHOLE if all slots of the step are here now, or 0 if all were dropped:
+        those whose slots are all here, however they were cut.
         """
         with tf.device(self.device):
             # Split before the branches, or TensorFlow would place their switches on the worker (see
@@ -152,7 +155,8 @@ class StepShard(ShardOnServer):
                 with tf.control_dependencies(writes):
                     covered = marked(self.covered, new_slots, step)
                 with tf.control_dependencies([covered]):
-                    return tf.constant(1, tf.int64)
+                    is_whole = tf.reduce_all(tf.equal(self.covered.read_value(), step))
+                    return tf.where(is_whole, tf.constant(WHOLE, tf.int64), KEPT)
 
             return self.released(lock, tf.cond(fresh, keep, self.dropped))
 

@@ -91,7 +91,7 @@ LEAST_COMPUTING = 1 / 8
 """Part of a reply's time that counts as computing at least, however long the fixed time seems."""
 
 
-SEVERAL_SECONDS = 0.25
+SEVERAL_SECONDS = 0.5
 """A call of several updates takes about so long at most: a drain, a cancel and the figures of a run
 wait for its end. By then the coordinator's part of a call (1 to 3 ms) is small."""
 

@@ -70,7 +70,7 @@ class Placed:
         gradients, statistics = rows or slots(step)
         node = self.node(gradients[first : first + size], statistics[first : first + size])
         where = np.array([first], np.int32), np.zeros((size, 2), np.float32)
-        return int(self.contribute_(node[None], np.array([step, generation]), *where))
+        return self.kept(self.contribute_(node[None], np.array([step, generation]), *where))
 
     def contribute_many(self, step: int, cut: Sequence[tuple[int, int]]) -> int:
         """How many shards kept any of the sums of neighbouring subtrees, (first, slots)."""
@@ -83,7 +83,11 @@ class Placed:
         )
         firsts = np.array([first for first, _ in cut], np.int32)
         figures = np.zeros((sum(size for _, size in cut), 2), np.float32)
-        return int(self.contribute_(nodes, np.array([step, 0]), firsts, figures))
+        return self.kept(self.contribute_(nodes, np.array([step, 0]), firsts, figures))
+
+    @staticmethod
+    def kept(answers: Any) -> int:
+        return int(np.count_nonzero(answers))
 
     def node(self, gradients: NDArray[np.float32], statistics: NDArray[np.float32]) -> Any:
         """Add up some slots as a worker does."""
@@ -245,7 +249,7 @@ def test_a_part_that_came_before_or_comes_when_its_step_is_closed_is_dropped() -
 def test_a_step_that_lacks_a_slot_ends_for_no_worker_that_asks() -> None:
     store = placed(2)
     store.contribute(0, 0, 4)
-    asked = trace(lambda step: store.shards.wait_until_whole(step, 0, 0.001, 0.002), NUMBER)
+    asked = trace(lambda step: store.shards.wait_until_whole(step, False, 0, 0.001, 0.002), NUMBER)
     assert [bool(asked(np.int64(step))) for step in (-1, 0, 1)] == [True, False, False]
     store.contribute(0, 4, 1)
     assert bool(asked(np.int64(0)))

@@ -25,7 +25,7 @@ from core.engine.runtime import Traced, trace
 from core.ground.lazy import tf
 from kernels.library import nodes as nodes_of
 from ps_node.step_shards import StepShards
-from ps_node.steps import NO_STEP
+from ps_node.steps import NO_STEP, WHOLE
 from worker_node.gradient import LabelledExamples
 
 HEAD = 5
@@ -150,9 +150,11 @@ class SeveralSteps:
             rows = tf.reshape(rows, [steps, -1])
             all_slots = tf.ones([pieces])
 
-            def next_step(k: Any, _: Any, taken: Any, norms: Any, last: Any) -> tuple[Any, ...]:
+            def next_step(
+                k: Any, _: Any, is_whole: Any, taken: Any, norms: Any, last: Any
+            ) -> tuple[Any, ...]:
                 step = begin + tf.cast(k, tf.int64)
-                is_whole = shards.wait_until_whole(step - 1, generation, *waits)
+                is_whole = shards.wait_until_whole(step - 1, is_whole, generation, *waits)
                 started = time_after(is_whole)
                 with tf.control_dependencies([started]):
                     before = tf.identity(step - 1)
@@ -161,7 +163,7 @@ class SeveralSteps:
                 counts = now.ready & tf.equal(now.step, step)
                 own_step = tf.where(counts, step, tf.constant(NO_STEP, tf.int64))
                 part = (own_step, generation, firsts, sizes, rows[k], seeds[k], standardization)
-                ends, figures = step_of(now, *part)
+                ends, figures, is_last = step_of(now, *part)
                 times = tf.stack(ends) - tf.stack([started, *ends[:-1]])
                 line = tf.concat([[1.0], times], 0)
                 taken = taken + tf.where(counts, line, tf.zeros_like(line))
@@ -170,15 +172,16 @@ class SeveralSteps:
                 norm = tf.where(counts, now.norm, 0.0)
                 norms = tf.tensor_scatter_nd_update(norms, [[k]], [norm])
                 last = tf.where(counts, figures, last)
-                return after, now.ready, taken, norms, last
+                return after, now.ready, is_last, taken, norms, last
 
-            shapes = [[], [], [4], [None], [None, 2]]
-            done, _, taken, norms, last = tf.while_loop(
+            shapes = [[], [], [], [4], [None], [None, 2]]
+            done, _, _, taken, norms, last = tf.while_loop(
                 lambda k, ready, *_: ready & (k < steps),
                 next_step,
                 [
                     tf.constant(0),
                     tf.constant(True),
+                    tf.constant(True),  # the coordinator has the replies to the step before
                     tf.zeros([4], tf.float64),
                     tf.zeros([steps]),
                     tf.zeros([tf.shape(sizes)[0], 2]),
@@ -202,8 +205,8 @@ def part_of_step(setup: Setup, shards: StepShards, slots: int | None = None) -> 
     """Return the function, in a graph, of a worker's part of a step behind its pull.
 
     The part has so many slots, an aligned subtree, or as many neighbours as the call says. The
-    function returns the times at which pull, compute and push ended, and loss and right answers of
-    each slot, float32 (slots, 2).
+    function returns the times at which pull, compute and push ended, loss and right answers of each
+    slot, float32 (slots, 2), and whether the part was the last of its step.
     """
     windows = setup.windows
     gradient_of = setup.gradient_of
@@ -217,7 +220,7 @@ def part_of_step(setup: Setup, shards: StepShards, slots: int | None = None) -> 
         rows: Any,
         seed: Any,
         standardization: Any,
-    ) -> tuple[list[Any], Any]:
+    ) -> tuple[list[Any], Any, Any]:
         pulled = time_after(now.trained, now.statistics)
         inputs, classes = windows.gather(rows, standardization)
         examples = LabelledExamples(inputs, classes, sizes, windows.gather_weights(rows))
@@ -231,7 +234,8 @@ def part_of_step(setup: Setup, shards: StepShards, slots: int | None = None) -> 
             nodes = tf.stack(nodes)
         computed = time_after(nodes)
         figures = tf.stack([gradients.losses, gradients.hits], 1)
-        pushed = time_after(shards.contribute(nodes, step, firsts, generation, figures))
-        return [pulled, computed, pushed], figures
+        answers = shards.contribute(nodes, step, firsts, generation, figures)
+        is_last = tf.equal(answers[-1], WHOLE)
+        return [pulled, computed, time_after(answers)], figures, is_last
 
     return computed_and_pushed

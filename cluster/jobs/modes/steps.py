@@ -116,7 +116,7 @@ class SynchronousMode(Mode):
         ) -> Any:
             begin = tf.timestamp()
             now = shards.advance(before, counted, share, before_rate, generation)
-            ends, figures = part(now, step, generation, firsts, *others)
+            ends, figures, _ = part(now, step, generation, firsts, *others)
             times = tf.stack(ends) - tf.stack([begin, *ends[:-1]])
             head = [[now.norm], tf.cast(times, tf.float32)]
             return tf.concat([*head, tf.reshape(figures, [-1])], 0)
