@@ -59,13 +59,12 @@ class AsynchronousMode(Mode):
             setup.wire,
             staleness_power=setup.job.staleness_power,
         )
-        self._several = setup.several_a_call
         update = self._update_of(setup)
-        if self._several:
-            self._train = self._traced_several(update, setup)
+        self._train = self._traced(update, setup)
+        if setup.several_a_call:
+            # Apart: one update in a loop costs each server two messages more.
+            self._train_several = self._traced_several(update, setup)
             self.policy.most_updates = MOST_UPDATES
-        else:
-            self._train = self._traced(update, setup)
 
     def _update_of(self, setup: Setup) -> Callable[..., Any]:
         """Return the function of one update; its results are float32 [FIGURES]."""
@@ -158,10 +157,11 @@ class AsynchronousMode(Mode):
         seeds = np.stack([self._dropout_seed(batch) for batch in batches])
         shared = (stretch.standardization, self._owner_now(), self._workers_now(stretch))
         rows = np.concatenate([update.rows for update in updates])
-        arguments = (rows, rates, seeds)
-        if not self._several:
-            arguments = (rows[0], rates[0], seeds[0])
-        return self._item(self._train, number, np.int64(number), *arguments, *shared)
+        if grant.updates > 1:
+            arguments = (np.int64(number), rows, rates, seeds)
+            return self._item(self._train_several, number, *arguments, *shared)
+        arguments = (np.int64(number), rows[0], rates[0], seeds[0])
+        return self._item(self._train, number, *arguments, *shared)
 
     @override
     def read(
