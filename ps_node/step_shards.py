@@ -90,7 +90,7 @@ class StepShards(PlacedVector[StepShard]):
     ) -> Any:
         """Return whether all slots of `step` are here, after at most `patience` seconds, float32.
 
-        It asks unless `is_whole` says so, again after `pause` seconds, and later after a share of
+        It asks unless `is_whole` is true, again after `pause` seconds, and later after a share of
         the time that it has waited. Only the pauses count: a worker's clock may be set meanwhile.
         """
         first = self.shards[0]

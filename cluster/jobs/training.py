@@ -302,8 +302,8 @@ class Trainer:
         for outcome in self._runner.run(source, lambda: self._cancel.asked, CALLS_SECONDS):
             results = source.read(outcome)
             seconds = outcome.seconds / max(1, len(results))
-            parts = parts_of_each([result.seconds for _, result in results], outcome.seconds)
-            for (update, result), part_seconds in zip(results, parts, strict=True):
+            times = parts_of_each([result.seconds for _, result in results], outcome.seconds)
+            for (update, result), part_seconds in zip(results, times, strict=True):
                 windows += result.windows
                 self._emit(
                     Stepped(outcome.task, result.windows, result.staleness, seconds, part_seconds)

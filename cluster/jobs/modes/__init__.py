@@ -221,9 +221,9 @@ def parts_of_each(
 
     They share its wait.
     """
-    pull, compute, push = (sum(own[place] for own in seconds) for place in range(3))
+    pull, compute, push = (sum(of_update[place] for of_update in seconds) for place in range(3))
     total = parts_of((pull, compute, push), whole)
-    if not total or any(min(own) < 0.0 for own in seconds):
+    if not total or any(min(of_update) < 0.0 for of_update in seconds):
         return [{} for _ in seconds]
     wait = total["wait"] / max(1, len(seconds))
     return [

@@ -151,7 +151,7 @@ class SeveralSteps:
             all_slots = tf.ones([pieces])
 
             def next_step(
-                k: Any, _: Any, is_whole: Any, taken: Any, norms: Any, last: Any
+                k: Any, _: Any, is_whole: Any, counted: Any, norms: Any, last: Any
             ) -> tuple[Any, ...]:
                 step = begin + tf.cast(k, tf.int64)
                 is_whole = shards.wait_until_whole(step - 1, is_whole, generation, *waits)
@@ -166,16 +166,16 @@ class SeveralSteps:
                 ends, figures, is_last = step_of(now, *part)
                 times = tf.stack(ends) - tf.stack([started, *ends[:-1]])
                 line = tf.concat([[1.0], times], 0)
-                taken = taken + tf.where(counts, line, tf.zeros_like(line))
+                counted = counted + tf.where(counts, line, tf.zeros_like(line))
                 reached = tf.cast(tf.maximum(step + 1, now.step) - begin, tf.int32)
                 after = tf.where(now.ready, tf.minimum(reached, steps), k)
                 norm = tf.where(counts, now.norm, 0.0)
                 norms = tf.tensor_scatter_nd_update(norms, [[k]], [norm])
                 last = tf.where(counts, figures, last)
-                return after, now.ready, is_last, taken, norms, last
+                return after, now.ready, is_last, counted, norms, last
 
             shapes = [[], [], [], [4], [None], [None, 2]]
-            done, _, _, taken, norms, last = tf.while_loop(
+            done, _, _, counted, norms, last = tf.while_loop(
                 lambda k, ready, *_: ready & (k < steps),
                 next_step,
                 [
@@ -191,7 +191,7 @@ class SeveralSteps:
             )
             with tf.control_dependencies([done]):
                 numbers = begin + tf.range(tf.cast(steps, tf.int64))
-            head = tf.cast(tf.concat([[tf.cast(done, tf.float64)], taken], 0), tf.float32)
+            head = tf.cast(tf.concat([[tf.cast(done, tf.float64)], counted], 0), tf.float32)
             return tf.concat([head, norms, shards.logged(numbers), tf.reshape(last, [-1])], 0)
 
         signature = [int64(2), float32(2), float32(None), int32(None, 2), int32(None)]

@@ -112,11 +112,11 @@ class SynchronousMode(Mode):
             generation: Any,
             step: Any,
             firsts: Any,
-            *others: Any,
+            *part_arguments: Any,
         ) -> Any:
             begin = tf.timestamp()
             now = shards.advance(before, counted, share, before_rate, generation)
-            ends, figures, _ = part(now, step, generation, firsts, *others)
+            ends, figures, _ = part(now, step, generation, firsts, *part_arguments)
             times = tf.stack(ends) - tf.stack([begin, *ends[:-1]])
             head = [[now.norm], tf.cast(times, tf.float32)]
             return tf.concat([*head, tf.reshape(figures, [-1])], 0)
@@ -210,7 +210,7 @@ class SynchronousMode(Mode):
             for number in complete
         }
         windows = int(self._sizes[grant.first : grant.first + grant.slots].sum())
-        pull, compute, push = (each / max(1, call.computed) for each in call.seconds)
+        pull, compute, push = (total / max(1, call.computed) for total in call.seconds)
         results = []
         for place, update in enumerate(updates[: call.done]):
             result = ItemResult((pull, compute, push), windows, 0.0, steps.get(update.id))
