@@ -37,7 +37,6 @@ LAYOUT = Layout(
     [ParameterSpec("weights", (TRAINED,)), ParameterSpec("mean", (STATISTICS,), trained=False)]
 )
 ALL = (1.0,) * SLOTS
-NUMBER = tf.TensorSpec([], tf.int64)
 Rows = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
@@ -249,7 +248,10 @@ def test_a_part_that_came_before_or_comes_when_its_step_is_closed_is_dropped() -
 def test_a_step_that_lacks_a_slot_ends_for_no_worker_that_asks() -> None:
     store = placed(2)
     store.contribute(0, 0, 4)
-    asked = trace(lambda step: store.shards.wait_until_whole(step, False, 0, 0.001, 0.002), NUMBER)
+    asked = trace(
+        lambda step: store.shards.wait_until_whole(step, False, 0, 0.001, 0.002),
+        tf.TensorSpec([], tf.int64),
+    )
     assert [bool(asked(np.int64(step))) for step in (-1, 0, 1)] == [True, False, False]
     store.contribute(0, 4, 1)
     assert bool(asked(np.int64(0)))
