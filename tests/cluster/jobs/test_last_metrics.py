@@ -10,6 +10,7 @@ import pytest
 from cluster.jobs.job_metrics import TrainingMetrics
 from cluster.jobs.run_folder import RunFolder
 from core.ground.errors import ClusterError
+from core.ground.waiting import until
 from core.status.events import Diverged, Planned
 from tests.cluster.jobs.kit import PlayedJob, inventory_in
 from tests.hang import HANG_SECONDS
@@ -38,6 +39,13 @@ def read(url: str) -> str:
         return str(answer.read().decode())
 
 
+def counted(job: PlayedJob) -> bool:
+    """Whether a scrape counts: it does a moment after its reader has it."""
+    assert job.metrics._exporter is not None
+    scrapes = job.metrics._exporter.scrapes
+    return until(lambda: scrapes.watched, HANG_SECONDS, 0.001)
+
+
 def log_of(folder: Path) -> str:
     (path,) = folder.glob("runs/*/coordinator.log")
     return path.read_text()
@@ -59,6 +67,7 @@ def test_a_divergence_reaches_whoever_reads_the_metrics(tmp_path: Path) -> None:
         scrapers.append(threading.Thread(target=scrape, args=(url,)))
         scrapers[0].start()
         assert read_once.wait(HANG_SECONDS)
+        assert counted(job)
         job.stream.emit(Diverged(NAN))
         raise ClusterError(NAN)
 
@@ -77,6 +86,7 @@ def test_nobody_is_waited_for_who_never_read(tmp_path: Path) -> None:
 def test_nobody_is_waited_for_after_ctrl_c(tmp_path: Path) -> None:
     def during(job: PlayedJob, url: str) -> None:
         read(url)
+        assert counted(job)
         job.cancel._asked.set()
 
     watched(tmp_path, during).conducted(tmp_path / "runs")
