@@ -33,7 +33,8 @@ def main(words: list[str]) -> int:
     checkpoints = run / "checkpoints"
     checkpoints.mkdir(parents=True, exist_ok=True)
     (run / "coordinator.log").touch()
-    known = sorted(checkpoints.glob("update-*.json"))
+    # A node that dies leaves half a file. The product reads such a checkpoint as none, too.
+    known = [path for path in sorted(checkpoints.glob("update-*.json")) if path.stat().st_size]
     if known:
         state: dict[str, Any] = json.loads(known[-1].read_text())
     else:

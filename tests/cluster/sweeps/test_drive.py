@@ -79,7 +79,9 @@ class Driven:
         return [result["resumptions"] for result in found if result is not None]
 
     def has_checkpoint(self, run: str) -> bool:
-        return any((self.folder / RUNS / run).glob("*-train/checkpoints/update-*.json"))
+        """Whether a checkpoint of the run is there; a file comes before its content."""
+        paths = (self.folder / RUNS / run).glob("*-train/checkpoints/update-*.json")
+        return any(path.stat().st_size for path in paths)
 
 
 class Here(Driven):
